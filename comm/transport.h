@@ -1,0 +1,44 @@
+// Point-to-point messages between the ranks of a job. A rank is a VCU: several ranks may live in one
+// process. The leaves (inproc, mpi, ...) implement this; collectives are built on it (group.h).
+//
+//   OC_RETURN_IF_ERROR(transport.Send(1, tag, bytes, deadline));   // on rank 0
+//   OC_RETURN_IF_ERROR(transport.Recv(0, tag, bytes, deadline));   // on rank 1
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "openclaw/core/status.h"
+
+namespace oc {
+
+// One rank's end. Thread-safe: several threads may send and receive at once, under different
+// (peer, tag); messages of one (sender, receiver, tag) arrive in the order sent.
+class Transport {
+ public:
+  virtual ~Transport() = default;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  // "inproc", "mpi": for messages and reports.
+  virtual const char* name() const = 0;
+
+  // Blocks until `bytes` may be reused. A transport may or may not buffer: callers must not rely on
+  // it. kDeadlineExceeded after `timeout_seconds`; kAborted once Abort was called, with its reason;
+  // kInvalidArgument where the receiver expects another size (both ends get it).
+  virtual Status Send(int to, int64_t tag, std::span<const std::byte> bytes,
+                      double timeout_seconds) = 0;
+  // Fills `bytes` exactly. Errors as Send.
+  virtual Status Recv(int from, int64_t tag, std::span<std::byte> bytes,
+                      double timeout_seconds) = 0;
+
+  // Makes every pending and later call of this rank, and of the ranks that share its process, fail
+  // with kAborted and `reason`. Thread-safe, idempotent (the first reason stays).
+  virtual void Abort(const Status& reason) = 0;
+  // Ok until aborted.
+  virtual Status status() const = 0;
+};
+
+}  // namespace oc
