@@ -1,0 +1,154 @@
+// The device interface. A Device is physical; a Slice of it is what a VCU is made of: memory, queues,
+// events and two-phase ops. The C plugin ABI mirrors these calls one to one, so no vendor type, raw device
+// pointer, exception or "current device" appears here.
+//
+//   auto slice = device->CreateSlice({.threads = 1, .cores = {0}, .memory_bytes = 4 << 30});
+//   auto arena = (*slice)->Allocate(bytes);
+//   auto op = (*slice)->Prepare({.def = def, .attrs = attrs, .inputs = ..., .outputs = ...});
+//   auto queue = (*slice)->CreateQueue("compute");
+//   (*queue)->Enqueue(**op, inputs, outputs, workspace);   // in order on the queue
+//   (*queue)->Record(*event);
+//
+// Thread-safety: Device, Slice: all methods. Queue: one thread at a time. Event: all methods.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "openclaw/core/cluster.h"
+#include "openclaw/core/tensor.h"
+#include "openclaw/graph/op.h"
+
+namespace oc {
+
+// Device memory. Freed with the object; nothing enqueued may use it then.
+class Buffer {
+ public:
+  virtual ~Buffer() = default;
+  virtual int64_t bytes() const = 0;
+};
+
+// Part of a buffer.
+struct BufferRange {
+  Buffer* buffer = nullptr;  // not owned
+  int64_t offset = 0;
+  int64_t bytes = 0;
+};
+
+// One op on one set of types, prepared: Prepare does what may allocate, choose or fail.
+struct OpRequest {
+  const OpDef* def = nullptr;
+  Attributes attrs;
+  std::vector<TensorType> inputs;   // bound shapes
+  std::vector<TensorType> outputs;
+  // Bit i: output i is added to what its memory holds. Only bits of OpDef::accumulable.
+  uint32_t accumulate = 0;
+};
+// "matmul f32[2, 3] f32[3, 4] {transpose_a: false}": for messages and cost keys.
+std::string ToString(const OpRequest& request);
+
+class PreparedOp {
+ public:
+  virtual ~PreparedOp() = default;
+  virtual int64_t workspace_bytes() const { return 0; }
+  // One for each opaque output, in order.
+  virtual std::vector<int64_t> opaque_bytes() const { return {}; }
+  // Which code runs it: "onednn", "cpu", "reference", ...
+  virtual const char* implementation() const = 0;
+};
+
+// A point in a queue's work. Carries the status of the work before it: what waits inherits it.
+class Event {
+ public:
+  virtual ~Event() = default;
+  virtual bool Ready() const = 0;
+  // Blocks the calling thread. kDeadlineExceeded after `timeout_seconds`.
+  virtual Status Wait(double timeout_seconds) = 0;
+};
+
+// Work enqueued runs in order. A call may return before the work is done; errors found later come
+// with the next event.
+class Queue {
+ public:
+  virtual ~Queue() = default;
+  // Ranges in the order of the op's inputs and outputs; `workspace` holds workspace_bytes().
+  virtual Status Enqueue(PreparedOp& op, std::span<const BufferRange> inputs,
+                         std::span<const BufferRange> outputs, BufferRange workspace) = 0;
+  // The host memory must stay valid until an event recorded afterwards is ready.
+  virtual Status CopyFromHost(BufferRange to, std::span<const std::byte> from) = 0;
+  virtual Status CopyToHost(std::span<std::byte> to, BufferRange from) = 0;
+  virtual Status Copy(BufferRange to, BufferRange from) = 0;
+  virtual Status Record(Event& event) = 0;
+  // Later work of this queue waits for the event.
+  virtual Status WaitFor(Event& event) = 0;
+};
+
+struct SliceOptions {
+  int threads = 1;            // of a device that computes with threads
+  std::vector<int> cores;     // logical processors to pin them to; empty: not pinned
+  int64_t memory_bytes = 0;   // budget; Allocate beyond it is kResourceExhausted
+};
+
+class Slice {
+ public:
+  virtual ~Slice() = default;
+
+  // What costs are keyed by: leaf, model, threads.
+  virtual std::string kind() const = 0;
+  // How strongly memory and compute are kept to the slice.
+  virtual Enforcement enforcement() const = 0;
+  virtual std::vector<DType> dtypes() const = 0;
+
+  // 64-byte aligned, zeroed. kResourceExhausted says how much is left.
+  virtual StatusOr<std::unique_ptr<Buffer>> Allocate(int64_t bytes) = 0;
+  virtual StatusOr<std::unique_ptr<Queue>> CreateQueue(const std::string& name) = 0;
+  virtual StatusOr<std::unique_ptr<Event>> CreateEvent() = 0;
+
+  // kUnimplemented names op, dtypes and device, and what exists.
+  virtual StatusOr<std::unique_ptr<PreparedOp>> Prepare(const OpRequest& request) = 0;
+  // Whether Prepare would take the request's `accumulate` bits.
+  virtual bool CanAccumulate(const OpRequest& request) const = 0;
+
+  // The bytes of a range as host memory, where the host may touch them in place; else empty, and
+  // transfers are staged.
+  virtual std::span<std::byte> HostView(BufferRange range) = 0;
+};
+
+struct DeviceInfo {
+  std::string name;      // "cpu:0"
+  std::string leaf;      // "cpu"
+  std::string model;     // "avx512_bf16"
+  int threads = 1;       // hardware threads this process may use
+  std::vector<int> cores;
+  int64_t memory_bytes = 0;
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual const DeviceInfo& info() const = 0;
+  virtual StatusOr<std::unique_ptr<Slice>> CreateSlice(const SliceOptions& options) = 0;
+};
+
+// A leaf: finds its devices. The registry is an object that is passed in; runtime/builtin_leaves.cc
+// fills the default one.
+struct DeviceLeaf {
+  std::string name;
+  std::function<StatusOr<std::vector<std::unique_ptr<Device>>>()> discover;
+};
+
+class DeviceRegistry {
+ public:
+  void Add(DeviceLeaf leaf) { leaves_.push_back(std::move(leaf)); }
+  const std::vector<DeviceLeaf>& leaves() const { return leaves_; }
+  // kInvalidArgument lists the leaves that exist.
+  StatusOr<const DeviceLeaf*> Find(const std::string& name) const;
+
+ private:
+  std::vector<DeviceLeaf> leaves_;
+};
+
+}  // namespace oc

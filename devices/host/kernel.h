@@ -1,0 +1,66 @@
+// What the kernels of host devices (reference, cpu, sim) implement. A leaf is a list of kernel
+// factories by op name; HostDevice (host_device.h) does the rest.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "openclaw/devices/device.h"
+#include "openclaw/devices/host/worker_pool.h"
+
+namespace oc {
+
+// Raw memory of one call, in the order of the op's inputs and outputs.
+struct KernelArgs {
+  const std::byte* const* inputs = nullptr;
+  std::byte* const* outputs = nullptr;
+  std::byte* workspace = nullptr;
+  WorkerPool& pool;
+
+  template <typename T>
+  const T* in(int i) const {
+    return reinterpret_cast<const T*>(inputs[i]);
+  }
+  template <typename T>
+  T* out(int i) const {
+    return reinterpret_cast<T*>(outputs[i]);
+  }
+};
+
+class HostKernel : public PreparedOp {
+ public:
+  // Runs to the end; allocates nothing. Errors are those of data: a label beyond the classes.
+  virtual Status Run(const KernelArgs& args) = 0;
+};
+
+// The request's dtypes and shapes were inferred; a factory that lacks a dtype or variant answers
+// kUnimplemented, and the next registry of the device is asked. `threads`: workers of the pool.
+using KernelFactory =
+    std::function<StatusOr<std::unique_ptr<HostKernel>>(const OpRequest& request, int threads)>;
+
+struct KernelEntry {
+  KernelFactory create;
+  uint32_t accumulable = 0;  // outputs that the kernel can add to (bit i), where the op allows
+};
+
+class KernelRegistry {
+ public:
+  void Add(const std::string& op, KernelFactory create, uint32_t accumulable = 0) {
+    entries_[op] = {std::move(create), accumulable};
+  }
+  const KernelEntry* Find(const std::string& op) const {
+    auto it = entries_.find(op);
+    return it == entries_.end() ? nullptr : &it->second;
+  }
+  const std::map<std::string, KernelEntry>& entries() const { return entries_; }
+
+ private:
+  std::map<std::string, KernelEntry> entries_;
+};
+
+// A kernel from a function of (request, args), for ops that need no state and no workspace.
+using KernelFunction = Status (*)(const OpRequest& request, const KernelArgs& args);
+KernelFactory StatelessKernel(KernelFunction function, const char* implementation);
+
+}  // namespace oc

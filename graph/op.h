@@ -1,0 +1,104 @@
+// What an operation is: a named, versioned rule for shapes, gradients and costs. One op a file in
+// graph/ops/; kernels live in the devices. A user's own op is an OpDef added to a copy of the
+// built-in registry.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "openclaw/core/tensor.h"
+#include "openclaw/graph/attributes.h"
+
+namespace oc {
+
+class GradContext;
+
+struct InferArgs {
+  const std::vector<TensorType>& inputs;
+  const Attributes& attrs;
+};
+
+struct OpCost {
+  double flops = 0;
+  double bytes = 0;  // memory read and written, each operand once
+};
+
+// What an attribute may hold, for checking and for documentation.
+struct AttrSpec {
+  std::string name;
+  AttrValue example;     // fixes the type
+  bool required = false;
+};
+
+struct OpDef {
+  std::string name;
+  int version = 1;
+  int min_inputs = 1;
+  int max_inputs = 1;  // -1: any number
+  std::vector<AttrSpec> attrs;
+
+  // Output types from input types; kInvalidArgument says what does not fit. Works on unbound shapes.
+  std::function<StatusOr<std::vector<TensorType>>(const InferArgs&)> infer;
+
+  // Adds the nodes that compute the gradients of the inputs. Null: not differentiable, an error where
+  // a gradient is asked for. Methods that need no gradient of theirs (integers) are never asked.
+  std::function<Status(GradContext&)> gradient;
+
+  // Null: one flop an output element, every operand's bytes once. Bound shapes only.
+  std::function<OpCost(const InferArgs&, const std::vector<TensorType>& outputs)> cost;
+
+  // Output i may take the memory of input reuse[i] (-1: none), where that input is not used later: a
+  // kernel reads element j of the input before it writes element j of the output.
+  std::vector<int> reuse;
+  // Output i holds the same bytes as input 0: no kernel runs (reshape).
+  bool is_view = false;
+  // Output i must be the memory of input updates[i] (-1: not): state updated in place.
+  std::vector<int> updates;
+  // Outputs that a kernel may add to what the memory holds, instead of overwriting (bit i: output i).
+  uint32_t accumulable = 0;
+  // Outputs that only this op's gradient reads, as bytes in a form of the device's own, sized by
+  // prepare; bound to one VCU, never sent or stored (bit i: output i).
+  uint32_t opaque_outputs = 0;
+  // The result depends on other samples of the micro-batch (batch norm): exact per micro-batch only.
+  bool couples_samples = false;
+  // Reads the counter-based generator: takes the "rng" scalar as its last input.
+  bool random = false;
+
+  // The op in terms of simpler ops, for devices without a kernel: same inputs, same outputs. May be
+  // null. Built in the given context: see graph/builder.h.
+  std::function<StatusOr<std::vector<int>>(class GraphBuilder&, const std::vector<int>& inputs,
+                                           const Attributes& attrs)>
+      decompose;
+};
+
+// A set of ops by name. Built once, then shared and constant.
+class OpRegistry {
+ public:
+  // kInvalidArgument where the name is taken.
+  Status Add(OpDef def);
+  // Null where unknown.
+  const OpDef* Find(const std::string& name) const;
+  std::vector<std::string> names() const;
+  // The unknown op's error: names it and the nearest known name.
+  Status Unknown(const std::string& name) const;
+
+ private:
+  std::map<std::string, std::unique_ptr<const OpDef>> defs_;
+};
+
+// All ops of the product (graph/ops/all_ops.cc lists them).
+std::shared_ptr<const OpRegistry> BuiltinOps();
+// The same, in a registry that a user may add to.
+std::unique_ptr<OpRegistry> NewRegistryWithBuiltinOps();
+
+// Defaults of OpDef::cost.
+OpCost DefaultCost(const OpDef& def, const InferArgs& args, const std::vector<TensorType>& outputs);
+
+// The nearest of `known` to `name` by edit distance; empty where none is near.
+std::string NearestName(const std::string& name, const std::vector<std::string>& known);
+
+}  // namespace oc
