@@ -18,7 +18,7 @@ std::string CostTable::ToJson() const {
   json list = json::object();
   for (const auto& [key, e] : entries_) {
     list[key] = {{"seconds", e.seconds}, {"workspace_bytes", e.workspace_bytes},
-                 {"opaque_bytes", e.opaque_bytes}};
+                 {"opaque_bytes", e.opaque_bytes}, {"supported", e.supported}};
   }
   return json{{"format", "openclaw-profile"}, {"version", 1}, {"entries", std::move(list)}}.dump(1);
 }
@@ -33,7 +33,8 @@ StatusOr<CostTable> CostTable::FromJson(const std::string& text) {
   try {
     for (const auto& [key, e] : root["entries"].items()) {
       table.Set(key, {e.at("seconds").get<double>(), e.at("workspace_bytes").get<int64_t>(),
-                      e.at("opaque_bytes").get<std::vector<int64_t>>()});
+                      e.at("opaque_bytes").get<std::vector<int64_t>>(),
+                      e.value("supported", true)});
     }
   } catch (const json::exception& e) {
     return DataLoss("profile: ", e.what());

@@ -16,6 +16,7 @@ struct CostEntry {
   double seconds = 0;
   int64_t workspace_bytes = 0;
   std::vector<int64_t> opaque_bytes;  // one for each opaque output, in order
+  bool supported = true;              // false: the device has no such variant (adding to an output)
 };
 
 // A key is text: "op@version(types; attributes; flags) on kind", built by graph/cost_key.h.

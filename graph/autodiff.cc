@@ -154,12 +154,14 @@ StatusOr<Graph> Differentiate(const Graph& forward) {
   GraphBuilder b(forward);
   OC_ASSIGN_OR_RETURN(const Val clone, CloneCount(b, forward));
   Graph& graph = b.graph();
-  const Val count = {graph.AddInput("loss_count", {DType::kF32, {}}, ValueKind::kReduced,
+  const Val count = {graph.AddInput("global_count", {DType::kF32, {}}, ValueKind::kReduced,
                                     Scope::kStep)};
   Backward backward(b, forward);
   OC_RETURN_IF_ERROR(backward.Run(count));
 
-  graph.accumulators.push_back({.kind = Accumulator::Kind::kCount, .name = "loss_count",
+  graph.accumulators.push_back({.kind = Accumulator::Kind::kCount, .name = "global_count",
+                                .contributions = {clone.id}});
+  graph.accumulators.push_back({.kind = Accumulator::Kind::kMetric, .name = "loss_count",
                                 .contributions = {clone.id}});
   graph.accumulators.push_back({.kind = Accumulator::Kind::kMetric, .name = "loss_sum",
                                 .contributions = {forward.loss_sum}});

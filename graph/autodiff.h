@@ -5,7 +5,7 @@
 // The joint graph holds the forward nodes, the nodes that count valid labels (phase kCount), the
 // input-gradient and weight-gradient nodes, and an accumulator a parameter. Gradients are those of
 // loss_sum / loss_count where both are summed over the whole global batch: the count arrives as the
-// reduced value "loss_count", known before the first backward. A parameter's gradient is kept as a list
+// reduced value "global_count", known before the first backward. A parameter's gradient is kept as a list
 // of contributions, one a use, so that a tied weight may be used on two stages.
 #pragma once
 

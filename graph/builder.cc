@@ -156,6 +156,7 @@ void GraphBuilder::SetPhase(Phase phase, int forward) {
   like_.phase = phase;
   like_.forward = forward;
   like_.scope = forward == kNone ? "" : graph_.nodes[forward].scope;
+  like_.origin = forward == kNone ? kNone : graph_.nodes[forward].origin;
   like_.checkpoint = kNone;
 }
 

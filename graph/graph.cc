@@ -95,6 +95,7 @@ StatusOr<int> Graph::AddNode(const std::string& op, std::vector<int> inputs, Att
                              const Node& like) {
   Node node = like;
   node.id = static_cast<int>(nodes.size());
+  if (node.origin == kNone) node.origin = node.id;
   node.def = ops_->Find(op);
   if (node.def == nullptr) return ops_->Unknown(op);
   node.inputs = std::move(inputs);

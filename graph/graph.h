@@ -59,6 +59,9 @@ struct Node {
   Attributes attrs;
   Phase phase = Phase::kForward;
   int forward = kNone;   // backward and recompute nodes: the forward node that they belong to
+  // The node of the model's own forward graph that this one stems from, through every pass: plans cut
+  // stages by it, so that a cut means the same in the training and in the inference graph.
+  int origin = kNone;
   std::string scope;     // the module, "blocks.0.attention"
   int checkpoint = kNone;  // activations of this region are recomputed in backward
 };
