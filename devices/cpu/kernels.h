@@ -1,0 +1,28 @@
+// The kernels of the cpu leaf, family by family. Each adds its ops to the registry that the leaf
+// asks first; the ones of native/ only where the processor can run them.
+#pragma once
+
+#include "openclaw/devices/host/kernel.h"
+
+namespace oc::cpu {
+
+// native/: own vectorised loops. f32 and bf16 (arithmetic in f32), integers where the op has them;
+// whatever else is asked answers kUnimplemented. Nothing is added on a processor without AVX2 and
+// FMA.
+void RegisterNative(KernelRegistry& registry);
+
+void RegisterElementwise(
+    KernelRegistry& registry);                // unary, binary, comparisons, where, cast, scale
+void RegisterNorm(KernelRegistry& registry);  // layer_norm, rms_norm and their gradients
+void RegisterSoftmax(
+    KernelRegistry& registry);  // softmax, cross_entropy, count_valid, count_correct
+void RegisterEmbedding(KernelRegistry& registry);  // embedding and its gradient
+void RegisterAttention(KernelRegistry& registry);  // attention and its gradient, rope
+void RegisterMovement(
+    KernelRegistry& registry);                  // transpose, broadcast_to, slice, pad, concat, copy
+void RegisterReduce(KernelRegistry& registry);  // reduce_sum, reduce_mean, reduce_max
+void RegisterDropout(KernelRegistry& registry);
+void RegisterOptimizer(
+    KernelRegistry& registry);  // accumulate, lerp, sum_squares, clip_factor, sgd, adamw
+
+}  // namespace oc::cpu
