@@ -12,7 +12,7 @@ if [[ ${1:-} == --fix ]]; then
   echo "$files" | xargs -r -P 2 -n 20 clang-format -i
   exit 0
 fi
-complaints=$(echo "$files" | xargs -r -P 2 -n 20 clang-format --dry-run -Werror 2>&1 || true)
+complaints=$(echo "$files" | xargs -r -n 20 clang-format --dry-run -Werror 2>&1 || true)
 if [[ -n $complaints ]]; then
   # The first place of each file is enough.
   echo "$complaints" | grep -E '^[^ ]+:[0-9]+:[0-9]+: ' | awk -F: '!seen[$1]++' || echo "$complaints"

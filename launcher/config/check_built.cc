@@ -1,0 +1,48 @@
+#include <absl/strings/str_join.h>
+
+#include <algorithm>
+
+#include "openclaw/launcher/config/config.h"
+
+namespace oc {
+namespace {
+
+struct Built {
+  const char* key;
+  std::string (*value)(const ExperimentConfig&);
+  std::vector<std::string> built;
+};
+
+// What can be run so far. A value that an experiment file may hold and that is missing here is
+// refused by name.
+const std::vector<Built>& BuiltValues() {
+  using C = const ExperimentConfig&;
+  static const std::vector<Built> kBuilt = {
+      {"precision.amp_level", [](C c) { return std::string(Name(c.precision.amp_level)); }, {"O0"}},
+      {"parallel.shard", [](C c) { return std::to_string(c.parallel.shard); }, {"0"}},
+      {"parallel.schedule", [](C c) { return c.parallel.schedule; }, {"auto", "gpipe", "1f1b"}},
+      {"parallel.recompute", [](C c) { return c.parallel.recompute; }, {"auto", "none", "marked"}},
+      {"comm_options.allreduce_algorithm",
+       [](C c) { return std::string(Name(c.comm_options.allreduce_algorithm)); },
+       {"auto", "ring"}},
+      {"optimizer.name", [](C c) { return c.optimizer.name; }, {"sgd", "adamw"}},
+      {"optimizer.schedule.name",
+       [](C c) { return c.optimizer.schedule.name; },
+       {"constant", "linear", "cosine"}},
+  };
+  return kBuilt;
+}
+
+}  // namespace
+
+Status CheckBuilt(const ExperimentConfig& config) {
+  for (const Built& entry : BuiltValues()) {
+    const std::string value = entry.value(config);
+    if (std::find(entry.built.begin(), entry.built.end(), value) != entry.built.end()) continue;
+    return Unimplemented(entry.key, ": ", value, " is not built yet; there is ",
+                         absl::StrJoin(entry.built, ", "));
+  }
+  return OkStatus();
+}
+
+}  // namespace oc
