@@ -1,0 +1,14 @@
+#include "cases.h"
+
+namespace oc::conformance {
+
+std::vector<OpCase> AllCases() {
+  std::vector<OpCase> all;
+  for (const auto& family :
+       {ElementwiseCases(), ShapeCases(), ReduceCases(), ProductCases(), UpdateCases()}) {
+    all.insert(all.end(), family.begin(), family.end());
+  }
+  return all;
+}
+
+}  // namespace oc::conformance

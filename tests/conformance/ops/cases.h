@@ -1,0 +1,17 @@
+// The lists of cases, by family.
+#pragma once
+
+#include "harness.h"
+
+namespace oc::conformance {
+
+std::vector<OpCase> ElementwiseCases();
+std::vector<OpCase> ShapeCases();
+std::vector<OpCase> ReduceCases();
+std::vector<OpCase> ProductCases();
+std::vector<OpCase> UpdateCases();
+
+// All of them, in this order.
+std::vector<OpCase> AllCases();
+
+}  // namespace oc::conformance
