@@ -1,0 +1,32 @@
+// Which op costs planning and lowering ask for.
+//
+//   for (const CostRequest& r : MissingCosts(joint, &update, "cpu/avx512/1t", table)) Measure(r);
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "openclaw/core/cost_table.h"
+#include "openclaw/graph/graph.h"
+
+namespace oc {
+
+struct CostRequest {
+  const OpDef* def = nullptr;
+  Attributes attrs;
+  std::vector<TensorType> inputs, outputs;
+  uint32_t accumulate = 0;
+  std::string key;  // with the kind
+};
+
+// Everything that lowering the graphs (bound) for a VCU of `kind` may need and `table` lacks, each
+// key once, in graph order: every node, its accumulating variant where it ends in an accumulator, and the
+// additions that stand in for one. `update` may be null.
+std::vector<CostRequest> MissingCosts(const Graph& graph, const Graph* update,
+                                      const std::string& kind, const CostTable& table);
+
+// The request of one node.
+CostRequest RequestOf(const Graph& graph, const Node& node, uint32_t accumulate,
+                      const std::string& kind);
+
+}  // namespace oc

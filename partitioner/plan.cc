@@ -1,0 +1,149 @@
+#include "openclaw/partitioner/plan.h"
+
+#include <absl/strings/str_format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "openclaw/core/rng.h"
+
+namespace oc {
+
+using nlohmann::json;
+
+namespace {
+
+int LastOrigin(const Graph& graph) {
+  int last = 0;
+  for (const Node& node : graph.nodes) last = std::max(last, node.origin);
+  return last;
+}
+
+}  // namespace
+
+Status Plan::Validate(const Graph& graph, const ClusterSpec& cluster) const {
+  if (micro_batch < 1 || micro_batches < 1) {
+    return InvalidArgument("plan: ", micro_batches, " micro-batches of ", micro_batch, " samples");
+  }
+  if (stages.empty()) return InvalidArgument("plan: no stage");
+  int next = 0;
+  for (size_t s = 0; s < stages.size(); ++s) {
+    const StagePlan& stage = stages[s];
+    if (stage.first_origin != next || stage.last_origin < stage.first_origin) {
+      return InvalidArgument("plan: stage ", s, " covers nodes ", stage.first_origin, " to ",
+                             stage.last_origin, ", wants to begin with ", next);
+    }
+    next = stage.last_origin + 1;
+    if (static_cast<int>(stage.owner.size()) != micro_batches) {
+      return InvalidArgument("plan: stage ", s, " assigns ", stage.owner.size(), " of ",
+                             micro_batches, " micro-batches");
+    }
+    for (int vcu : stage.vcus) {
+      if (vcu < 0 || vcu >= cluster.size()) {
+        return InvalidArgument("plan: stage ", s, " names VCU ", vcu, " of ", cluster.size());
+      }
+    }
+    for (int vcu : stage.owner) {
+      if (std::find(stage.vcus.begin(), stage.vcus.end(), vcu) == stage.vcus.end()) {
+        return InvalidArgument("plan: stage ", s, " gives a micro-batch to VCU ", vcu,
+                               ", which is no replica of it");
+      }
+    }
+  }
+  if (next <= LastOrigin(graph)) {
+    return InvalidArgument("plan: stages end at node ", next - 1, ", the graph at ",
+                           LastOrigin(graph));
+  }
+  return OkStatus();
+}
+
+std::string Plan::ToJson() const {
+  json root = {{"format", "openclaw-plan"}, {"version", 1}, {"micro_batch", micro_batch},
+               {"micro_batches", micro_batches}, {"schedule", schedule},
+               {"graph", graph_fingerprint}, {"advice", advice},
+               {"predicted_step_seconds", predicted_step_seconds}};
+  root["stages"] = json::array();
+  for (const StagePlan& s : stages) {
+    root["stages"].push_back({{"first_node", s.first_origin}, {"last_node", s.last_origin},
+                              {"vcus", s.vcus}, {"owner", s.owner}});
+  }
+  root["vcus"] = json::array();
+  for (const VcuPrediction& v : vcus) {
+    root["vcus"].push_back({{"name", v.name}, {"predicted_step_seconds", v.step_seconds},
+                            {"predicted_bubble_fraction", v.bubble_fraction},
+                            {"predicted_state_bytes", v.state_bytes},
+                            {"predicted_step_bytes", v.step_bytes},
+                            {"predicted_peak_bytes", v.state_bytes + v.step_bytes}});
+  }
+  return root.dump(1);
+}
+
+StatusOr<Plan> Plan::FromJson(const std::string& text) {
+  const json root = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!root.is_object() || root.value("format", json()) != "openclaw-plan") {
+    return DataLoss("plan: not a plan file or damaged");
+  }
+  try {
+    Plan plan;
+    plan.micro_batch = root.at("micro_batch").get<int64_t>();
+    plan.micro_batches = root.at("micro_batches").get<int>();
+    plan.schedule = root.at("schedule").get<std::string>();
+    plan.graph_fingerprint = root.at("graph").get<std::string>();
+    plan.advice = root.value("advice", std::vector<std::string>());
+    plan.predicted_step_seconds = root.value("predicted_step_seconds", 0.0);
+    for (const json& s : root.at("stages")) {
+      plan.stages.push_back({s.at("first_node").get<int>(), s.at("last_node").get<int>(),
+                             s.at("vcus").get<std::vector<int>>(),
+                             s.at("owner").get<std::vector<int>>()});
+    }
+    for (const json& v : root.value("vcus", json::array())) {
+      plan.vcus.push_back({v.value("name", ""), v.value("predicted_step_seconds", 0.0),
+                           v.value("predicted_bubble_fraction", 0.0),
+                           v.value("predicted_state_bytes", int64_t{0}),
+                           v.value("predicted_step_bytes", int64_t{0})});
+    }
+    return plan;
+  } catch (const json::exception& e) {
+    return DataLoss("plan: ", e.what());
+  }
+}
+
+std::string GraphFingerprint(const Graph& graph) {
+  std::string text = graph.name;
+  for (const Value& v : graph.values) {
+    if (v.producer == kNone) absl::StrAppend(&text, ";", v.name, " ", v.type.ToString());
+  }
+  for (const Node& node : graph.nodes) {
+    absl::StrAppend(&text, ";", node.def->name, "@", node.def->version, node.attrs.ToString());
+    for (int v : node.inputs) absl::StrAppend(&text, ",", v);
+  }
+  return absl::StrFormat("%016x", StreamOf(text.data(), text.size()));
+}
+
+int StageOf(const Plan& plan, const Node& node) {
+  for (int s = 0; s < plan.pipeline_depth(); ++s) {
+    if (node.origin <= plan.stages[s].last_origin) return s;
+  }
+  return plan.pipeline_depth() - 1;
+}
+
+Plan SingleVcuPlan(const Graph& graph, int vcu, int64_t micro_batch, int micro_batches) {
+  Plan plan;
+  plan.micro_batch = micro_batch;
+  plan.micro_batches = micro_batches;
+  plan.stages.push_back({0, LastOrigin(graph), {vcu}, std::vector<int>(micro_batches, vcu)});
+  plan.graph_fingerprint = GraphFingerprint(graph);
+  return plan;
+}
+
+std::vector<int> EvenOwners(const std::vector<int>& vcus, int micro_batches) {
+  std::vector<int> owner;
+  const int n = static_cast<int>(vcus.size());
+  for (int r = 0; r < n; ++r) {
+    const int share = micro_batches / n + (r < micro_batches % n ? 1 : 0);
+    owner.insert(owner.end(), share, vcus[r]);
+  }
+  return owner;
+}
+
+}  // namespace oc

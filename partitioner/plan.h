@@ -1,0 +1,64 @@
+// A plan: which VCU computes what. It is what planning decides, a file that each run writes, and what
+// `--plan FILE` runs again. Lowering (program/lower.h) turns it into a Program.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "openclaw/core/cluster.h"
+#include "openclaw/graph/graph.h"
+
+namespace oc {
+
+// A run of the model's forward nodes, by Node::origin, and who computes it.
+struct StagePlan {
+  int first_origin = 0;
+  int last_origin = 0;         // inclusive
+  std::vector<int> vcus;       // replicas
+  // owner[g]: which VCU takes micro-batch g of the step. Stages may have unlike replica counts and shares.
+  std::vector<int> owner;
+};
+
+struct VcuPrediction {
+  std::string name;
+  double step_seconds = 0;     // from its first command's start to its last one's end
+  double bubble_fraction = 0;  // of that, without computation
+  int64_t state_bytes = 0;     // arenas
+  int64_t step_bytes = 0;
+};
+
+struct Plan {
+  int64_t micro_batch = 1;     // samples
+  int micro_batches = 1;       // in a step, over all replicas
+  std::string schedule = "1f1b";
+  std::vector<StagePlan> stages;
+  std::string graph_fingerprint;  // of the graph that it was made for
+  // Filled from the simulator.
+  double predicted_step_seconds = 0;
+  std::vector<VcuPrediction> vcus;
+  std::vector<std::string> advice;
+
+  int pipeline_depth() const { return static_cast<int>(stages.size()); }
+  // Stages contiguous and complete, owners among the stage's VCUs, micro-batches covered, VCUs in range:
+  // else kInvalidArgument.
+  Status Validate(const Graph& graph, const ClusterSpec& cluster) const;
+
+  std::string ToJson() const;
+  static StatusOr<Plan> FromJson(const std::string& text);
+};
+
+// A hash of the graph's structure (nodes, types, attributes), so that a plan is not applied to another
+// model.
+std::string GraphFingerprint(const Graph& graph);
+
+// The stage of a node by its origin. Precondition: Validate.
+int StageOf(const Plan& plan, const Node& node);
+
+// The plan for one stage on one VCU.
+Plan SingleVcuPlan(const Graph& graph, int vcu, int64_t micro_batch, int micro_batches);
+
+// Shares of `micro_batches` over replicas, contiguous and as even as possible; the first take one more.
+std::vector<int> EvenOwners(const std::vector<int>& vcus, int micro_batches);
+
+}  // namespace oc

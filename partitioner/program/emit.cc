@@ -1,0 +1,331 @@
+// VcuLowering: from segments to commands.
+#include <algorithm>
+
+#include "openclaw/partitioner/program/vcu_lowering.h"
+
+namespace oc {
+
+VcuLowering::VcuLowering(const LoweringContext& context, int vcu) : context_(context), vcu_(vcu) {
+  program_.name = context.input.cluster.vcus[vcu].name;
+  initialized_.assign(context.input.graph.accumulators.size(), false);
+  Lane({LaneKind::kCompute, 0});
+}
+
+int VcuLowering::NewBuffer(int64_t bytes) {
+  items_.push_back({.bytes = bytes, .first = tick_, .last = tick_});
+  return static_cast<int>(items_.size()) - 1;
+}
+
+int VcuLowering::Lane(LaneSpec spec) {
+  auto at = std::find(program_.lanes.begin(), program_.lanes.end(), spec);
+  if (at == program_.lanes.end()) at = program_.lanes.insert(at, spec);
+  return static_cast<int>(at - program_.lanes.begin());
+}
+
+VcuLowering::SymbolicRange VcuLowering::Whole(int buffer) const {
+  return {buffer, 0, items_[buffer].bytes};
+}
+
+void VcuLowering::Touch(const SymbolicRange& range) {
+  if (range.buffer != kNone) items_[range.buffer].last = std::max(items_[range.buffer].last, tick_);
+}
+
+// Where a slot's bytes are; values come into being when they are first written. A state range has
+// buffer kNone, and its offset is in the state arena.
+VcuLowering::SymbolicRange VcuLowering::Resolve(const Ref& ref, int micro_batch, int64_t bytes) {
+  switch (ref.kind) {
+    case RefKind::kValue: {
+      auto [it, is_new] = values_.try_emplace({ref.id, micro_batch}, kNone);
+      if (is_new) it->second = NewBuffer(bytes);
+      return Whole(it->second);
+    }
+    case RefKind::kUpdateValue: {
+      auto [it, is_new] = update_values_.try_emplace(ref.id, kNone);
+      if (is_new) it->second = NewBuffer(bytes);
+      return Whole(it->second);
+    }
+    case RefKind::kVariable: {
+      const Range& range = variables_.at(ref.name);
+      return {kNone, range.offset, range.bytes};
+    }
+    case RefKind::kScalar: return Whole(scalars_.at({ref.name, kNone}));
+    case RefKind::kAccumulator: return accumulators_.at(ref.id);
+    case RefKind::kMetric: return {metrics_buffer_, ref.id * int64_t{4}, 4};
+    case RefKind::kWorkspace: return Whole(NewBuffer(bytes));
+  }
+  return {};
+}
+
+int VcuLowering::Emit(Command command, std::vector<SymbolicRange> reads,
+                      std::vector<SymbolicRange> writes) {
+  ++tick_;
+  for (const SymbolicRange& r : reads) Touch(r);
+  for (const SymbolicRange& r : writes) Touch(r);
+  pending_.push_back({.command = std::move(command), .reads = std::move(reads),
+                      .writes = std::move(writes), .tick = tick_});
+  return static_cast<int>(pending_.size()) - 1;
+}
+
+void VcuLowering::EmitCompute(const Template& t, const std::string& name, int micro_batch) {
+  const size_t n = t.refs.size();
+  std::vector<SymbolicRange> slots(n);
+  std::vector<bool> resolved(n, false), read(n, false), written(n, false);
+  const auto use = [&](int slot) {
+    if (!resolved[slot]) {
+      slots[slot] = Resolve(t.refs[slot], micro_batch, t.segment.slots[slot].bytes);
+      resolved[slot] = true;
+    }
+    Touch(slots[slot]);
+  };
+  for (const Call& call : t.segment.calls) {
+    ++tick_;
+    for (int slot : call.inputs) {
+      if (!resolved[slot] && t.refs[slot].kind == RefKind::kValue) {
+        OC_CHECK(values_.count({t.refs[slot].id, micro_batch}) != 0, "%",
+                 t.segment.slots[slot].name, " is read before it is there, in ", t.segment.name);
+      }
+      use(slot);
+      if (!written[slot]) read[slot] = true;
+    }
+    for (size_t i = 0; i < call.outputs.size(); ++i) {
+      const int slot = call.outputs[i];
+      use(slot);
+      if ((call.accumulate >> i & 1) != 0 && !written[slot]) read[slot] = true;
+      written[slot] = true;
+    }
+    if (call.workspace != kNone) {
+      use(call.workspace);
+      written[call.workspace] = true;
+    }
+  }
+  Pending p;
+  p.command = {.kind = CommandKind::kCompute, .lane = 0, .name = name, .micro_batch = micro_batch,
+               .segment = t.index};
+  for (size_t i = 0; i < n; ++i) {
+    if (read[i]) p.reads.push_back(slots[i]);
+    if (written[i]) p.writes.push_back(slots[i]);
+  }
+  p.slots = std::move(slots);
+  p.tick = ++tick_;
+  pending_.push_back(std::move(p));
+  // What was being sent is kept while this ran, so that the send overlaps with it.
+  for (int buffer : sent_buffers_) Touch(Whole(buffer));
+  sent_buffers_.clear();
+}
+
+void VcuLowering::EmitFeed(const std::string& name, int micro_batch, SymbolicRange to) {
+  Emit({.kind = CommandKind::kFeed, .lane = Lane({LaneKind::kHost, 0}), .name = name,
+        .micro_batch = micro_batch}, {}, {to});
+}
+
+void VcuLowering::EmitFeedsFor(const WorkItem& item) {
+  const Graph& graph = context_.input.graph;
+  const StageAnalysis& a = context_.analysis;
+  for (int id : a.nodes[item.stage][static_cast<int>(item.part)]) {
+    for (int v : graph.node(id).inputs) {
+      const Value& root = graph.value(a.root[v]);
+      const bool fed = root.kind == ValueKind::kData ||
+                       (root.kind == ValueKind::kScalar && root.scope == Scope::kMicroBatch);
+      if (!fed) continue;
+      auto [it, is_new] = values_.try_emplace({root.id, item.micro_batch}, kNone);
+      if (!is_new) continue;
+      it->second = NewBuffer(root.type.bytes());
+      EmitFeed(root.name, item.micro_batch, Whole(it->second));
+    }
+  }
+}
+
+void VcuLowering::EmitReceives(int action) {
+  for (const Message& m : context_.messages) {
+    if (m.to != vcu_ || m.post_action != action) continue;
+    const Value& value = context_.input.graph.value(m.value);
+    const int buffer = NewBuffer(value.type.bytes());
+    values_[{m.value, m.micro_batch}] = buffer;
+    Emit({.kind = CommandKind::kRecv, .lane = Lane({LaneKind::kRecv, m.from}), .name = value.name,
+          .micro_batch = m.micro_batch, .peer = m.from, .tag = m.tag}, {}, {Whole(buffer)});
+  }
+}
+
+void VcuLowering::EmitSends(int action) {
+  for (const Message& m : context_.messages) {
+    if (m.from != vcu_ || m.send_action != action) continue;
+    const Value& value = context_.input.graph.value(m.value);
+    const int buffer = values_.at({m.value, m.micro_batch});
+    Emit({.kind = CommandKind::kSend, .lane = Lane({LaneKind::kSend, m.to}), .name = value.name,
+          .micro_batch = m.micro_batch, .peer = m.to, .tag = m.tag}, {Whole(buffer)}, {});
+    sent_buffers_.push_back(buffer);
+  }
+}
+
+void VcuLowering::EmitSnapshots(const WorkItem& item) {
+  const Graph& graph = context_.input.graph;
+  for (int v : context_.analysis.fetched) {
+    const int producer = graph.value(v).producer;
+    if (producer == kNone || context_.analysis.stage[producer] != item.stage ||
+        context_.analysis.part[producer] != item.part) {
+      continue;
+    }
+    std::string name;
+    for (const auto& [output, id] : graph.outputs) {
+      if (id == v) name = output;
+    }
+    const int buffer = values_.at({context_.analysis.root[v], item.micro_batch});
+    Emit({.kind = CommandKind::kSnapshot, .lane = Lane({LaneKind::kHost, 0}), .name = name,
+          .micro_batch = item.micro_batch}, {Whole(buffer)}, {});
+  }
+}
+
+Status VcuLowering::EmitWork() {
+  const std::vector<WorkItem>& work = context_.work[vcu_];
+  const Graph& graph = context_.input.graph;
+  const int n = static_cast<int>(work.size());
+  int prepared = 0;
+  for (int k = 0; k < n; ++k) {
+    // One item ahead: its inputs travel while this one computes.
+    for (; prepared <= std::min(k + 1, n - 1); ++prepared) {
+      EmitFeedsFor(work[prepared]);
+      EmitReceives(prepared);
+    }
+    const WorkItem& item = work[k];
+    const std::vector<int>& nodes =
+        context_.analysis.nodes[item.stage][static_cast<int>(item.part)];
+    std::string variant = absl::StrCat(item.stage, "/", static_cast<int>(item.part), "/");
+    std::vector<int> sums;
+    for (int id : nodes) {
+      for (int v : graph.node(id).outputs) {
+        for (int a : context_.analysis.accumulators[v]) {
+          variant += initialized_[a] ? '1' : '0';
+          sums.push_back(a);
+        }
+      }
+    }
+    auto [it, is_new] = templates_.try_emplace(variant);
+    const char* part = item.part == Part::kCount ? "count"
+                       : item.part == Part::kForward ? "forward" : "backward";
+    if (is_new) {
+      OC_RETURN_IF_ERROR(BuildSegment(graph, context_.analysis,
+                                      absl::StrCat("stage ", item.stage, " ", part), nodes,
+                                      /*update=*/false, it->second));
+    }
+    for (int a : sums) initialized_[a] = true;
+    EmitCompute(it->second, absl::StrCat(item.part == Part::kForward ? "F" : "B", item.micro_batch),
+                item.micro_batch);
+    EmitSends(k);
+    EmitSnapshots(item);
+  }
+  return OkStatus();
+}
+
+Status VcuLowering::EmitCount() {
+  const Plan& plan = context_.input.plan;
+  const Graph& graph = context_.input.graph;
+  bool counted = false;
+  for (int s = 0; s < plan.pipeline_depth(); ++s) {
+    const std::vector<int>& nodes = context_.analysis.nodes[s][static_cast<int>(Part::kCount)];
+    if (nodes.empty()) continue;
+    for (int g = 0; g < plan.micro_batches; ++g) {
+      if (plan.stages[s].owner[g] != vcu_) continue;
+      EmitFeedsFor({s, Part::kCount, g});
+      Template& t = templates_[absl::StrCat("count/", s, "/", counted)];
+      if (t.index == kNone) {
+        OC_RETURN_IF_ERROR(BuildSegment(graph, context_.analysis, absl::StrCat("stage ", s, " count"),
+                                        nodes, /*update=*/false, t));
+      }
+      counted = true;
+      EmitCompute(t, absl::StrCat("N", g), g);
+    }
+  }
+  if (context_.count_group == kNone || !counted) return OkStatus();
+  for (const auto& [a, range] : accumulators_) {
+    if (graph.accumulators[a].kind != Accumulator::Kind::kCount) continue;
+    const int members = static_cast<int>(context_.count_vcus.size());
+    const int scratch = NewBuffer(context_.options.scratch_bytes(members, range.bytes));
+    Emit({.kind = CommandKind::kCollective, .lane = Lane({LaneKind::kGroup, context_.count_group}),
+          .name = "count", .group = context_.count_group}, {range}, {range, Whole(scratch)});
+  }
+  return OkStatus();
+}
+
+void VcuLowering::EmitReductions() {
+  for (const ReduceGroup& r : context_.reduce_groups) {
+    if (r.group == kNone || r.accumulators.empty() ||
+        std::find(r.vcus.begin(), r.vcus.end(), vcu_) == r.vcus.end()) {
+      continue;
+    }
+    // The group's sums are neighbours in one buffer, in the same order on every member.
+    const int buffer = accumulators_.at(r.accumulators[0]).buffer;
+    const DType dtype =
+        context_.input.graph.value(context_.input.graph.accumulators[r.accumulators[0]]
+                                       .contributions[0]).type.dtype;
+    const int64_t total = items_[buffer].bytes;
+    const int64_t piece = std::max<int64_t>(kArenaAlignment, context_.options.bucket_bytes /
+                                                                  kArenaAlignment * kArenaAlignment);
+    int number = 0;
+    for (int64_t offset = 0; offset < total; offset += piece) {
+      const SymbolicRange data = {buffer, offset, std::min(piece, total - offset)};
+      const int scratch = NewBuffer(
+          context_.options.scratch_bytes(static_cast<int>(r.vcus.size()), data.bytes));
+      Emit({.kind = CommandKind::kCollective, .lane = Lane({LaneKind::kGroup, r.group}),
+            .name = absl::StrCat("gradients ", number++), .group = r.group, .dtype = dtype},
+           {data}, {data, Whole(scratch)});
+    }
+  }
+}
+
+Status VcuLowering::EmitUpdate() {
+  const int num_metrics = static_cast<int>(context_.metrics.size());
+  const Graph* update = context_.input.update;
+  std::vector<int> norm_nodes, update_nodes;
+  if (update != nullptr) {
+    std::vector<bool> wanted(update->values.size(), false);
+    for (const auto* list : {&update->parameters, &update->states}) {
+      for (const Variable& v : *list) {
+        const bool held = variables_.count(update->value(v.value).name) != 0;
+        if (held && v.updated != kNone) wanted[v.updated] = true;
+      }
+    }
+    std::vector<bool> take(update->nodes.size(), false);
+    for (auto node = update->nodes.rbegin(); node != update->nodes.rend(); ++node) {
+      take[node->id] = std::any_of(node->outputs.begin(), node->outputs.end(),
+                                   [&](int v) { return wanted[v]; });
+      if (!take[node->id]) continue;
+      for (int v : node->inputs) wanted[v] = true;
+    }
+    for (const Node& node : update->nodes) {
+      if (take[node.id]) update_nodes.push_back(node.id);
+      if (context_.update_analysis.accumulators[node.outputs[0]].empty()) continue;
+      // A part of the norm: the gradient's owner adds it, once.
+      const std::string& gradient = update->value(node.inputs[0]).name;
+      const auto& accumulators = context_.input.graph.accumulators;
+      auto a = std::find_if(accumulators.begin(), accumulators.end(),
+                            [&](const Accumulator& x) { return x.name == gradient; });
+      OC_CHECK(a != accumulators.end(), gradient);
+      const std::string& parameter = context_.input.graph.value(a->target).name;
+      if (context_.holders.at(parameter)[0] == vcu_) norm_nodes.push_back(node.id);
+    }
+  }
+  if (!norm_nodes.empty()) {
+    Template& t = templates_["norm"];
+    OC_RETURN_IF_ERROR(BuildSegment(*update, context_.update_analysis, "gradient norm", norm_nodes,
+                                    /*update=*/true, t));
+    EmitCompute(t, "norm", kNone);
+  }
+  const SymbolicRange metrics = {metrics_buffer_, 0, 4 * (num_metrics + int64_t{1})};
+  if (context_.metrics_group != kNone) {
+    const int scratch = NewBuffer(
+        context_.options.scratch_bytes(context_.input.cluster.size(), metrics.bytes));
+    Emit({.kind = CommandKind::kCollective, .lane = Lane({LaneKind::kGroup, context_.metrics_group}),
+          .name = "metrics", .group = context_.metrics_group}, {metrics}, {metrics, Whole(scratch)});
+  }
+  Emit({.kind = CommandKind::kSnapshot, .lane = Lane({LaneKind::kHost, 0}), .name = "metrics"},
+       {metrics}, {});
+  if (!update_nodes.empty()) {
+    Template& t = templates_["update"];
+    OC_RETURN_IF_ERROR(BuildSegment(*update, context_.update_analysis, "update", update_nodes,
+                                    /*update=*/true, t));
+    EmitCompute(t, "update", kNone);
+  }
+  return OkStatus();
+}
+
+}  // namespace oc

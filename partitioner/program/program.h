@@ -1,0 +1,142 @@
+// The Program: for each VCU, the commands of one step. One Program has three readers: the verifier
+// (verify.h), the simulator (simulate.h) and the executor (runtime/). Device-independent: what a Compute
+// runs is a segment, a list of ops on slots, and the slots are arena ranges.
+//
+// (Huawei's collective library is also called HCCL, as such a command language has been called; here
+// the word is Program.)
+//
+// Invariants: commands of one lane run in order, lanes run concurrently; a command starts when those
+// of its `waits` (earlier in its VCU's list) have ended.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "openclaw/graph/graph.h"
+
+namespace oc {
+
+enum class Arena : int32_t {
+  kState = 0,  // parameters, optimizer states, running statistics
+  kStep = 1,   // what one step needs
+};
+
+struct Range {
+  Arena arena = Arena::kStep;
+  int64_t offset = 0;
+  int64_t bytes = 0;
+  bool operator==(const Range&) const = default;
+};
+
+enum class CommandKind : int32_t {
+  kCompute = 0,     // run `segment` with `slots` bound
+  kSend = 1,        // reads[0] to VCU `peer`
+  kRecv = 2,        // writes[0] from VCU `peer`
+  kCollective = 3,  // sum reads[0] in place over group `group`; writes[1] is scratch
+  kCopy = 4,        // reads[0] to writes[0]
+  kFeed = 5,        // the host writes input `name` of `micro_batch` to writes[0]
+  kSnapshot = 6,    // the host takes reads[0] as result `name` of `micro_batch`
+};
+const char* Name(CommandKind kind);
+
+enum class LaneKind : int32_t { kCompute = 0, kSend = 1, kRecv = 2, kGroup = 3, kCopy = 4, kHost = 5 };
+
+struct LaneSpec {
+  LaneKind kind = LaneKind::kCompute;
+  int index = 0;  // kSend, kRecv: the peer; kGroup: the group
+  bool operator==(const LaneSpec&) const = default;
+};
+std::string ToString(const LaneSpec& lane);
+
+// What a message or buffer is, for matching and for people.
+struct Command {
+  CommandKind kind = CommandKind::kCompute;
+  int lane = 0;               // index in VcuProgram::lanes
+  std::string name;           // "F0", "blocks.0.out", "images"
+  int micro_batch = kNone;
+  int peer = kNone;
+  int group = kNone;
+  DType dtype = DType::kF32;  // kCollective
+  int64_t tag = 0;            // kSend, kRecv: equal on both ends
+  int segment = kNone;
+  std::vector<Range> slots;   // kCompute: one a slot of the segment
+  std::vector<Range> reads;   // disjoint, sorted
+  std::vector<Range> writes;  // disjoint, sorted (kCollective: data, scratch)
+  std::vector<int> waits;     // earlier commands of other lanes, by index
+  std::string predicate;      // a scalar that must not be zero; empty: always
+};
+
+// One op of a segment.
+struct Call {
+  const OpDef* def = nullptr;  // owned by the graph's registry
+  Attributes attrs;
+  std::vector<TensorType> input_types, output_types;
+  std::vector<int> inputs, outputs;  // slots
+  int workspace = kNone;             // slot
+  uint32_t accumulate = 0;           // outputs added to
+  Phase phase = Phase::kForward;
+  std::string scope;
+  std::string cost_key;              // without "on kind"
+};
+
+struct Slot {
+  std::string name;  // of the value
+  int64_t bytes = 0;
+};
+
+struct Segment {
+  std::string name;  // "stage 0 forward"
+  std::vector<Slot> slots;
+  std::vector<Call> calls;
+};
+
+// Where state lies.
+struct StateEntry {
+  std::string name;
+  TensorType type;
+  Range range;
+  bool is_parameter = false;
+  bool is_model_state = false;  // running statistics; else the optimizer's
+  Initializer init;
+  bool owner = false;           // this VCU stores it in checkpoints: the first of its holders
+};
+
+struct VcuProgram {
+  std::string name;
+  std::vector<LaneSpec> lanes;  // lane 0 computes
+  std::vector<Segment> segments;
+  std::vector<Command> commands;
+  std::vector<StateEntry> state;
+  // Gradients, for tests and reports: reduced values after the collectives.
+  std::vector<StateEntry> gradients;
+  int64_t state_bytes = 0;      // arena sizes
+  int64_t step_bytes = 0;
+};
+
+struct ProgramGroup {
+  std::vector<int> vcus;   // ascending
+  std::string name;        // "gradients of stage 0"
+};
+
+struct Program {
+  int64_t epoch = 0;
+  std::vector<VcuProgram> vcus;
+  std::vector<ProgramGroup> groups;
+  // The metrics' places in the range that every VCU snapshots as "metrics": f32 each.
+  std::vector<std::string> metrics;
+  std::shared_ptr<const OpRegistry> ops;  // keeps the calls' definitions alive
+};
+
+// The same text for the same Program: printed, compared, hashed. `vcu` kNone: all.
+std::string ToText(const Program& program, int vcu = kNone);
+// 64 bits over the whole of it.
+uint64_t Fingerprint(const Program& program);
+
+// Ranges of one set that touch or overlap are merged; sorted.
+std::vector<Range> MergeRanges(std::vector<Range> ranges);
+// Whether two merged lists share a byte.
+bool Overlap(const std::vector<Range>& a, const std::vector<Range>& b);
+
+}  // namespace oc

@@ -1,0 +1,182 @@
+// VcuLowering: from nodes to segments.
+#include <algorithm>
+
+#include "openclaw/graph/cost_key.h"
+#include "openclaw/partitioner/program/vcu_lowering.h"
+
+namespace oc {
+
+VcuLowering::Ref VcuLowering::ReducedRef(const std::string& name) const {
+  const auto& accumulators = context_.input.graph.accumulators;
+  for (size_t i = 0; i < accumulators.size(); ++i) {
+    if (accumulators[i].name == name && accumulators[i].kind != Accumulator::Kind::kMetric) {
+      return {RefKind::kAccumulator, static_cast<int>(i), ""};
+    }
+  }
+  for (size_t i = 0; i < context_.metrics.size(); ++i) {
+    if (context_.metrics[i] == name) return {RefKind::kMetric, static_cast<int>(i), ""};
+  }
+  OC_CHECK(false, "reduced value ", name, " has no accumulator");
+  return {};
+}
+
+VcuLowering::Ref VcuLowering::RefOf(const Graph& graph, const StageAnalysis& analysis, int value,
+                                    bool update) const {
+  const Value& root = graph.value(analysis.root[value]);
+  switch (root.kind) {
+    case ValueKind::kResult:
+      return {update ? RefKind::kUpdateValue : RefKind::kValue, root.id, ""};
+    case ValueKind::kData: return {RefKind::kValue, root.id, ""};
+    case ValueKind::kParameter:
+    case ValueKind::kState: return {RefKind::kVariable, kNone, root.name};
+    case ValueKind::kScalar:
+      if (root.scope == Scope::kMicroBatch && !update) return {RefKind::kValue, root.id, ""};
+      return {RefKind::kScalar, kNone, root.name};
+    case ValueKind::kReduced: return ReducedRef(root.name);
+  }
+  return {};
+}
+
+int VcuLowering::SlotOf(Template& t, const Ref& ref, int64_t bytes, const std::string& name) {
+  for (size_t i = 0; i < t.refs.size(); ++i) {
+    if (!(t.refs[i] < ref) && !(ref < t.refs[i])) return static_cast<int>(i);
+  }
+  t.refs.push_back(ref);
+  t.segment.slots.push_back({name, bytes});
+  return static_cast<int>(t.refs.size()) - 1;
+}
+
+StatusOr<const CostEntry*> VcuLowering::Cost(const Call& call) const {
+  const std::string& kind = context_.input.cluster.vcus[vcu_].kind;
+  const std::string key = CostKey(*call.def, call.attrs, call.input_types, call.accumulate, kind);
+  const CostEntry* entry = context_.input.costs.Find(key);
+  if (entry == nullptr) return FailedPrecondition("lower: no measured cost for ", key);
+  return entry;
+}
+
+// An extra call that brings `source` into `target`.
+Status VcuLowering::AddCombine(const char* op, const Ref& target, const Ref& source,
+                               const TensorType& type, const Graph& graph, const Node& node,
+                               Template& out) {
+  const bool copy = std::string(op) == "copy";
+  Call call{.def = graph.ops().Find(op), .output_types = {type}, .phase = node.phase,
+            .scope = node.scope};
+  OC_CHECK(call.def != nullptr, op);
+  const int target_slot = SlotOf(out, target, type.bytes(), "sum");
+  const int source_slot = SlotOf(out, source, type.bytes(), "term");
+  call.inputs = copy ? std::vector<int>{source_slot} : std::vector<int>{target_slot, source_slot};
+  call.input_types.assign(call.inputs.size(), type);
+  call.outputs = {target_slot};
+  call.cost_key = CostKey(*call.def, call.attrs, call.input_types, 0, "");
+  OC_RETURN_IF_ERROR(Cost(call).status());
+  out.segment.calls.push_back(std::move(call));
+  return OkStatus();
+}
+
+Status VcuLowering::AddNode(const Graph& graph, const StageAnalysis& analysis, const Node& node,
+                            bool update, Template& out) {
+  if (node.def->is_view) return AddCombines(graph, analysis, node, update, out);
+  Call call{.def = node.def, .attrs = node.attrs, .phase = node.phase, .scope = node.scope};
+  for (int v : node.inputs) {
+    const Value& value = graph.value(v);
+    call.input_types.push_back(value.type);
+    call.inputs.push_back(
+        SlotOf(out, RefOf(graph, analysis, v, update), value.type.bytes(), value.name));
+  }
+  for (int v : node.outputs) call.output_types.push_back(graph.value(v).type);
+
+  std::vector<Ref> targets(node.outputs.size());
+  std::set<int> direct;  // outputs that the kernel puts where they are summed
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    const int v = node.outputs[i];
+    targets[i] = RefOf(graph, analysis, v, update);
+    if (!analysis.accumulator_only[v]) continue;
+    const Ref sum = SumRef(graph, analysis.accumulators[v][0]);
+    if (Holds(sum)) {
+      if (i >= 32 || (node.def->accumulable >> i & 1) == 0) continue;
+      call.accumulate |= 1u << i;
+      auto variant = Cost(call);
+      OC_RETURN_IF_ERROR(variant.status());
+      if (!(*variant)->supported) {
+        call.accumulate &= ~(1u << i);
+        continue;
+      }
+    }
+    targets[i] = sum;
+    direct.insert(v);
+  }
+  OC_ASSIGN_OR_RETURN(const CostEntry* entry, Cost(call));
+  if (!entry->supported) {
+    return FailedPrecondition("lower: ", CostKey(*call.def, call.attrs, call.input_types,
+                                                 call.accumulate, ""), " is not supported on ",
+                              context_.input.cluster.vcus[vcu_].kind);
+  }
+  size_t opaque = 0;
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    const Value& value = graph.value(node.outputs[i]);
+    int64_t bytes = value.type.bytes();
+    if (value.opaque) {
+      OC_CHECK(opaque < entry->opaque_bytes.size(), call.def->name);
+      bytes = entry->opaque_bytes[opaque++];
+    }
+    call.outputs.push_back(SlotOf(out, targets[i], bytes, value.name));
+  }
+  if (entry->workspace_bytes > 0) {
+    call.workspace = SlotOf(out, {RefKind::kWorkspace, workspaces_++, ""}, entry->workspace_bytes,
+                            "workspace");
+  }
+  call.cost_key = CostKey(*call.def, call.attrs, call.input_types, call.accumulate, "");
+  out.segment.calls.push_back(std::move(call));
+
+  for (int v : direct) MarkHeld(SumRef(graph, analysis.accumulators[v][0]));
+  return AddCombines(graph, analysis, node, update, out, direct);
+}
+
+VcuLowering::Ref VcuLowering::SumRef(const Graph& graph, int accumulator) const {
+  const Accumulator& a = graph.accumulators[accumulator];
+  if (a.kind == Accumulator::Kind::kMetric) {
+    const auto at = std::find(context_.metrics.begin(), context_.metrics.end(), a.name);
+    return {RefKind::kMetric, static_cast<int>(at - context_.metrics.begin()), ""};
+  }
+  return {RefKind::kAccumulator, accumulator, ""};
+}
+
+// The metrics range is cleared by a feed: always added to.
+bool VcuLowering::Holds(const Ref& sum) const {
+  return sum.kind == RefKind::kMetric || initialized_[sum.id];
+}
+
+void VcuLowering::MarkHeld(const Ref& sum) {
+  if (sum.kind == RefKind::kAccumulator) initialized_[sum.id] = true;
+}
+
+// Brings the node's outputs into the accumulators that they are not yet in.
+Status VcuLowering::AddCombines(const Graph& graph, const StageAnalysis& analysis,
+                                const Node& node, bool update, Template& out,
+                                const std::set<int>& done) {
+  for (int v : node.outputs) {
+    if (done.count(v) != 0) continue;
+    for (int a : analysis.accumulators[v]) {
+      const Ref sum = SumRef(graph, a);
+      OC_RETURN_IF_ERROR(AddCombine(Holds(sum) ? "accumulate" : "copy", sum,
+                                    RefOf(graph, analysis, v, update), graph.value(v).type, graph,
+                                    node, out));
+      MarkHeld(sum);
+    }
+  }
+  return OkStatus();
+}
+
+Status VcuLowering::BuildSegment(const Graph& graph, const StageAnalysis& analysis,
+                                 const std::string& name, const std::vector<int>& nodes,
+                                 bool update, Template& out) {
+  out.segment.name = name;
+  for (int id : nodes) {
+    OC_RETURN_IF_ERROR(AddNode(graph, analysis, graph.node(id), update, out));
+  }
+  out.index = static_cast<int>(program_.segments.size());
+  program_.segments.push_back(out.segment);
+  return OkStatus();
+}
+
+}  // namespace oc

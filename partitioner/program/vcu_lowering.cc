@@ -1,0 +1,151 @@
+// VcuLowering: set-up and completion.
+#include "openclaw/partitioner/program/vcu_lowering.h"
+
+#include <algorithm>
+
+namespace oc {
+namespace {
+
+int64_t Align(int64_t bytes) {
+  return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
+}
+
+}  // namespace
+
+Status VcuLowering::PlaceState() {
+  const Program* like = context_.options.state_of;
+  std::map<std::string, const StateEntry*> known;
+  if (like != nullptr) {
+    if (vcu_ >= static_cast<int>(like->vcus.size())) {
+      return InvalidArgument("lower: the other Program has no VCU ", vcu_);
+    }
+    for (const StateEntry& e : like->vcus[vcu_].state) known[e.name] = &e;
+    program_.state_bytes = like->vcus[vcu_].state_bytes;
+  }
+  const auto place = [&](const Graph& graph, const Variable& v, bool model) -> Status {
+    const Value& value = graph.value(v.value);
+    auto holders = context_.holders.find(value.name);
+    if (holders == context_.holders.end() || variables_.count(value.name) != 0 ||
+        !std::binary_search(holders->second.begin(), holders->second.end(), vcu_)) {
+      return OkStatus();
+    }
+    StateEntry entry{.name = value.name, .type = value.type,
+                     .is_parameter = value.kind == ValueKind::kParameter,
+                     .is_model_state = model && value.kind == ValueKind::kState, .init = v.init,
+                     .owner = holders->second[0] == vcu_};
+    if (like != nullptr) {
+      auto it = known.find(value.name);
+      if (it == known.end() || !(it->second->type == value.type)) {
+        return InvalidArgument("lower: VCU ", program_.name, " holds no ", value.type.ToString(), " ",
+                               value.name, " in the other Program");
+      }
+      entry = *it->second;
+    } else {
+      entry.range = {Arena::kState, program_.state_bytes, value.type.bytes()};
+      program_.state_bytes += Align(entry.range.bytes);
+    }
+    variables_[value.name] = entry.range;
+    program_.state.push_back(std::move(entry));
+    return OkStatus();
+  };
+  for (const Graph* graph : {&context_.input.graph, context_.input.update}) {
+    if (graph == nullptr) continue;
+    for (const auto* list : {&graph->parameters, &graph->states}) {
+      for (const Variable& v : *list) {
+        OC_RETURN_IF_ERROR(place(*graph, v, graph == &context_.input.graph));
+      }
+    }
+  }
+  return OkStatus();
+}
+
+void VcuLowering::PlaceAccumulators() {
+  const Graph& graph = context_.input.graph;
+  for (const ReduceGroup& r : context_.reduce_groups) {
+    if (std::find(r.vcus.begin(), r.vcus.end(), vcu_) == r.vcus.end()) continue;
+    int64_t total = 0;
+    std::vector<int64_t> offsets;
+    for (int a : r.accumulators) {
+      offsets.push_back(total);
+      total += Align(graph.value(graph.accumulators[a].contributions[0]).type.bytes());
+    }
+    const int buffer = NewBuffer(total);
+    for (size_t i = 0; i < r.accumulators.size(); ++i) {
+      const Accumulator& a = graph.accumulators[r.accumulators[i]];
+      const TensorType& type = graph.value(a.contributions[0]).type;
+      accumulators_[r.accumulators[i]] = {buffer, offsets[i], type.bytes()};
+      if (a.kind == Accumulator::Kind::kGradient) {
+        program_.gradients.push_back({.name = a.name, .type = type,
+                                      .range = {Arena::kStep, offsets[i], buffer}});
+      }
+    }
+  }
+  if (std::find(context_.count_vcus.begin(), context_.count_vcus.end(), vcu_) !=
+      context_.count_vcus.end()) {
+    for (size_t i = 0; i < graph.accumulators.size(); ++i) {
+      if (graph.accumulators[i].kind != Accumulator::Kind::kCount) continue;
+      accumulators_[static_cast<int>(i)] = Whole(NewBuffer(4));
+    }
+  }
+}
+
+StatusOr<VcuProgram> VcuLowering::Run() {
+  OC_RETURN_IF_ERROR(PlaceState());
+  PlaceAccumulators();
+  metrics_buffer_ = NewBuffer(4 * (static_cast<int64_t>(context_.metrics.size()) + 1));
+  EmitFeed("metrics", kNone, Whole(metrics_buffer_));
+  for (const Graph* graph : {&context_.input.graph, context_.input.update}) {
+    if (graph == nullptr) continue;
+    for (const Value& v : graph->values) {
+      if (v.kind != ValueKind::kScalar || v.scope != Scope::kStep) continue;
+      auto [it, is_new] = scalars_.try_emplace({v.name, kNone}, kNone);
+      if (!is_new) continue;
+      it->second = NewBuffer(v.type.bytes());
+      EmitFeed(v.name, kNone, Whole(it->second));
+    }
+  }
+  OC_RETURN_IF_ERROR(EmitCount());
+  OC_RETURN_IF_ERROR(EmitWork());
+  EmitReductions();
+  OC_RETURN_IF_ERROR(EmitUpdate());
+  // What is fed or summed for the whole step lives to its end.
+  ++tick_;
+  Touch(Whole(metrics_buffer_));
+  for (const auto& [name, buffer] : scalars_) Touch(Whole(buffer));
+  for (const auto& [a, range] : accumulators_) Touch(range);
+  OC_RETURN_IF_ERROR(Finish(program_));
+  return std::move(program_);
+}
+
+Status VcuLowering::Finish(VcuProgram& program) {
+  program.step_bytes = PlanArena(items_);
+  const auto fix = [&](const SymbolicRange& r) -> Range {
+    if (r.buffer == kNone) return {Arena::kState, r.offset, r.bytes};
+    return {Arena::kStep, items_[r.buffer].offset + r.offset, r.bytes};
+  };
+  for (Pending& p : pending_) {
+    Command& c = p.command;
+    for (const SymbolicRange& r : p.slots) c.slots.push_back(fix(r));
+    for (const SymbolicRange& r : p.reads) c.reads.push_back(fix(r));
+    for (const SymbolicRange& r : p.writes) c.writes.push_back(fix(r));
+    c.reads = MergeRanges(std::move(c.reads));
+    if (c.kind != CommandKind::kCollective) c.writes = MergeRanges(std::move(c.writes));
+    program.commands.push_back(std::move(c));
+  }
+  for (StateEntry& g : program.gradients) {
+    const int buffer = static_cast<int>(g.range.bytes);  // set aside by PlaceAccumulators
+    g.range = {Arena::kStep, items_[buffer].offset + g.range.offset, g.type.bytes()};
+  }
+  DeriveWaits(program);
+  const VcuSpec& spec = context_.input.cluster.vcus[vcu_];
+  const int64_t needed = program.state_bytes + program.step_bytes;
+  if (needed > spec.memory_bytes) {
+    return ResourceExhausted("VCU ", spec.name, " needs ", needed, " bytes (", program.state_bytes,
+                             " of parameters and optimizer, ", program.step_bytes,
+                             " for a step), its budget is ", spec.memory_bytes, ": ",
+                             needed - spec.memory_bytes, " too many");
+  }
+  return OkStatus();
+}
+
+}  // namespace oc

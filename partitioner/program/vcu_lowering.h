@@ -1,0 +1,153 @@
+// One VCU's side of lowering: emits commands on symbolic buffers, then gives the buffers offsets and the
+// commands their waits. Internal to partitioner/program.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "openclaw/partitioner/program/arena.h"
+#include "openclaw/partitioner/program/lower.h"
+#include "openclaw/partitioner/program/stage_analysis.h"
+
+namespace oc {
+
+// A message: value root `value` of micro-batch `micro_batch` from one VCU to another.
+struct Message {
+  int value = kNone;
+  int micro_batch = 0;
+  int from = 0, to = 0;
+  int send_action = 0;  // index in the sender's order, after which it is sent
+  int need_action = 0;  // index in the receiver's order, before which it is needed
+  int post_action = 0;  // before which the receive is posted: lanes keep the order of the sends
+  int64_t tag = 0;
+};
+
+// A set of accumulators with the same holders, reduced together.
+struct ReduceGroup {
+  std::vector<int> vcus;
+  int group = kNone;                 // in Program::groups; kNone: one holder
+  std::vector<int> accumulators;     // of the joint graph, in the order in which they become final
+};
+
+// An action of the schedule, or the counting of a micro-batch's labels.
+struct WorkItem {
+  int stage = 0;
+  Part part = Part::kForward;
+  int micro_batch = 0;
+};
+
+// What all VCUs share.
+struct LoweringContext {
+  const LowerInput& input;
+  const LowerOptions& options;
+  StageAnalysis analysis;
+  StageAnalysis update_analysis;     // where there is an update graph
+  std::vector<std::vector<WorkItem>> work;  // per VCU
+  std::vector<Message> messages;
+  std::vector<ReduceGroup> reduce_groups;
+  std::vector<std::string> metrics;  // the metrics range holds one f32 each, then the stop flag
+  int metrics_group = kNone;
+  std::vector<int> count_vcus;
+  int count_group = kNone;
+  // Variable name -> VCUs that hold it, ascending; the first owns it.
+  std::map<std::string, std::vector<int>> holders;
+};
+
+class VcuLowering {
+ public:
+  VcuLowering(const LoweringContext& context, int vcu);
+  StatusOr<VcuProgram> Run();
+
+ private:
+  // What a slot stands for. Values are per micro-batch, the rest is once a VCU.
+  enum class RefKind { kValue, kUpdateValue, kVariable, kScalar, kAccumulator, kMetric, kWorkspace };
+  struct Ref {
+    RefKind kind = RefKind::kValue;
+    int id = kNone;     // value root, accumulator, metric, workspace number
+    std::string name;   // variable, scalar
+    bool operator<(const Ref& o) const {
+      return std::tie(kind, id, name) < std::tie(o.kind, o.id, o.name);
+    }
+  };
+  struct Template {     // a segment with its slots' meanings
+    Segment segment;
+    std::vector<Ref> refs;
+    int index = kNone;  // in the program's segments
+  };
+  struct SymbolicRange {
+    int buffer = kNone;
+    int64_t offset = 0;
+    int64_t bytes = 0;
+  };
+  struct Pending {
+    Command command;
+    std::vector<SymbolicRange> slots, reads, writes;
+    int64_t tick = 0;
+  };
+
+  // Building segments.
+  Status BuildSegment(const Graph& graph, const StageAnalysis& analysis, const std::string& name,
+                      const std::vector<int>& nodes, bool update, Template& out);
+  Status AddNode(const Graph& graph, const StageAnalysis& analysis, const Node& node, bool update,
+                 Template& out);
+  Status AddCombines(const Graph& graph, const StageAnalysis& analysis, const Node& node,
+                     bool update, Template& out, const std::set<int>& done = {});
+  Ref SumRef(const Graph& graph, int accumulator) const;
+  bool Holds(const Ref& sum) const;
+  void MarkHeld(const Ref& sum);
+  int SlotOf(Template& t, const Ref& ref, int64_t bytes, const std::string& name);
+  Ref RefOf(const Graph& graph, const StageAnalysis& analysis, int value, bool update) const;
+  Ref ReducedRef(const std::string& name) const;
+  StatusOr<const CostEntry*> Cost(const Call& call) const;
+  Status AddCombine(const char* op, const Ref& target, const Ref& source, const TensorType& type,
+                    const Graph& graph, const Node& node, Template& out);
+
+  // Emitting commands.
+  int NewBuffer(int64_t bytes);
+  int Lane(LaneSpec spec);
+  SymbolicRange Resolve(const Ref& ref, int micro_batch, int64_t bytes);
+  SymbolicRange Whole(int buffer) const;
+  void Touch(const SymbolicRange& range);
+  int Emit(Command command, std::vector<SymbolicRange> reads, std::vector<SymbolicRange> writes);
+  void EmitCompute(const Template& t, const std::string& name, int micro_batch);
+  void EmitFeed(const std::string& name, int micro_batch, SymbolicRange to);
+  void EmitFeedsFor(const WorkItem& item);
+  void EmitReceives(int action);
+  void EmitSends(int action);
+  void EmitSnapshots(const WorkItem& item);
+  Status EmitWork();
+  Status EmitCount();
+  Status EmitUpdate();
+  void EmitReductions();
+
+  // Set-up and completion.
+  Status PlaceState();
+  void PlaceAccumulators();
+  Status Finish(VcuProgram& program);
+
+  const LoweringContext& context_;
+  const int vcu_;
+  VcuProgram program_;
+  std::vector<ArenaItem> items_;           // step arena
+  std::vector<Pending> pending_;
+  std::map<std::pair<int, int>, int> values_;      // (root, micro-batch) -> buffer
+  std::map<int, int> update_values_;
+  std::map<std::pair<std::string, int>, int> scalars_;  // (name, micro-batch or kNone)
+  std::map<int, SymbolicRange> accumulators_;
+  std::map<std::string, Range> variables_;
+  std::map<std::string, Template> templates_;      // by stage, part and variant
+  std::vector<bool> initialized_;                  // accumulators that hold something
+  int metrics_buffer_ = kNone;
+  int64_t tick_ = 0;
+  int workspaces_ = 0;
+  std::vector<int> sent_buffers_;                  // still being sent while the next work runs
+};
+
+// Fills in every command's waits: for each pair with conflicting ranges on different lanes that the lanes and
+// earlier waits do not order, the later one waits.
+void DeriveWaits(VcuProgram& program);
+
+}  // namespace oc
