@@ -4,7 +4,7 @@
 #  - devices/<x>/ and comm/<x>/ (the leaves) are included by the same leaf and by tests only;
 #    runtime/builtin_leaves.cc registers those that were built, others stand in
 #    scripts/layer_exceptions.txt;
-#  - every own include reads "openclaw/<folder>/x.h";
+#  - every own include reads "openclaw/<folder>/x.h", but for helpers beside a test;
 #  - headers of large libraries stay in .cc files, and a vendor's headers in that vendor's leaf;
 #  - examples use what is installed: no leaf, no launcher.
 # Prints file:line for each violation.
@@ -90,14 +90,18 @@ echo "$files" | { grep -E '\.(h|cc)$' || true; } |
           if (other != "" && other != leaf(file) && folder != "tests" &&
               file != "runtime/builtin_leaves.cc")
             fail("includes the leaf " other "/ (" name ")")
-        } else if (quoted && name !~ /\.pb\.h$/) {
+        } else if (quoted && name !~ /\.pb\.h$/ && folder != "tests" && folder != "benchmarks") {
           fail("include \"" name "\" should read openclaw/<folder>/x.h")
         }
-        if (file ~ /\.h$/ && name ~ heavy)
-          fail("<" name "> is a large library header: include it in a .cc file")
-        for (v in vendor)
-          if (name ~ v && leaf(file) != vendor[v] && folder != "tests" && folder != "benchmarks")
+        at_home = 0  # in the leaf of the vendor whose header it is
+        for (v in vendor) {
+          if (name !~ v) continue
+          if (leaf(file) == vendor[v]) at_home = 1
+          else if (folder != "tests" && folder != "benchmarks")
             fail("<" name "> belongs to the leaf " vendor[v] "/")
+        }
+        if (file ~ /\.h$/ && name ~ heavy && !at_home)
+          fail("<" name "> is a large library header: include it in a .cc file")
       }
       close(file)
     }

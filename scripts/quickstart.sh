@@ -9,14 +9,19 @@ run_dir=runs/quickstart
 config=examples/fashion_mnist.yaml
 
 scripts/install_deps.sh
+echo "Building build/bin/ocl (some minutes the first time) ..."
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-echo "Building build/bin/ocl (some minutes the first time) ..."
-if ! { cmake --preset release && cmake --build --preset release --target ocl; } >"$log" 2>&1; then
+run_quietly() {  # shows the output only where the command fails
+  "$@" >"$log" 2>&1 && return
   tail -n 60 "$log" >&2
-  echo "quickstart.sh: the build failed" >&2
+  echo "quickstart.sh: failed: $*" >&2
   exit 1
-fi
+}
+build=(cmake --build --preset release --target ocl)
+run_quietly cmake --preset release
+# On a terminal ninja shows its progress in one line.
+if [[ -t 1 ]]; then "${build[@]}"; else run_quietly "${build[@]}"; fi
 
 # A fresh run each time: an old one would be resumed from its checkpoint.
 rm -rf "$run_dir"
