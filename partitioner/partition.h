@@ -1,0 +1,75 @@
+// DynamicGraphPartitioner: graph, cluster, costs and options become a plan.
+//
+//   DynamicGraphPartitioner partitioner(joint, &update, cluster, costs);
+//   OC_ASSIGN_OR_RETURN(PlannedProgram planned, partitioner.Partition(options));
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "openclaw/partitioner/plan.h"
+#include "openclaw/partitioner/program/lower.h"
+#include "openclaw/partitioner/program/simulate.h"
+
+namespace oc {
+
+struct PartitionOptions {
+  int64_t micro_batch = 1;
+  std::optional<int64_t> global_batch;           // samples
+  std::optional<int64_t> gradient_accumulation;  // micro-batches a replica takes a step
+  std::optional<int64_t> pipeline_depth;
+  std::optional<int64_t> data_parallel;
+  std::string schedule = "auto";
+  std::vector<std::string> stages;               // modules to cut after; empty: by cost
+  LowerOptions lower;
+  SimulateOptions simulate;
+};
+
+// How a step is divided; any of the three may have been `auto`.
+struct BatchShape {
+  int pipeline_depth = 1;
+  int data_parallel = 1;
+  int micro_batches = 1;  // in a step, over all replicas
+};
+
+// The shapes that the options allow on so many VCUs: those that use all of them where depth or
+// replicas are open. kInvalidArgument: the numbers do not divide (says which).
+StatusOr<std::vector<BatchShape>> BatchShapes(const PartitionOptions& options, int vcus);
+
+struct PlannedProgram {
+  Plan plan;        // with its prediction
+  Program program;
+  Simulation simulation;
+};
+
+class DynamicGraphPartitioner {
+ public:
+  // All must outlive it. `graph` is a bound joint graph; `update` its update graph.
+  DynamicGraphPartitioner(const Graph& graph, const Graph* update, const ClusterSpec& cluster,
+                          const CostTable& costs)
+      : graph_(graph), update_(update), cluster_(cluster), costs_(costs) {}
+
+  // Tries every allowed shape and schedule, each with its best stage split, lowers, verifies and
+  // simulates them, and returns the fastest by samples a second. kResourceExhausted where none fits: says by how
+  // much, and what would.
+  StatusOr<PlannedProgram> Partition(const PartitionOptions& options) const;
+
+  // Lowers, verifies and simulates a given plan.
+  StatusOr<PlannedProgram> Realize(Plan plan, const PartitionOptions& options) const;
+
+  // One plan of one shape and schedule.
+  StatusOr<Plan> MakePlan(const BatchShape& shape, const std::string& schedule,
+                          const PartitionOptions& options) const;
+
+ private:
+  StatusOr<std::vector<int>> CutAfterModules(const std::vector<std::string>& modules) const;
+
+  const Graph& graph_;
+  const Graph* update_;
+  const ClusterSpec& cluster_;
+  const CostTable& costs_;
+};
+
+}  // namespace oc

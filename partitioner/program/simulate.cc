@@ -1,0 +1,88 @@
+#include "openclaw/partitioner/program/simulate.h"
+
+#include <algorithm>
+
+#include "openclaw/graph/cost_key.h"
+
+namespace oc {
+namespace {
+
+// Small all-reduces go to one member and back, large ones round a ring (comm/all_reduce.h).
+constexpr int64_t kRingBytes = 64 << 10;
+
+double CollectiveSeconds(const Program& program, const ClusterSpec& cluster, const Command& c) {
+  const std::vector<int>& members = program.groups[c.group].vcus;
+  const int n = static_cast<int>(members.size());
+  const int64_t bytes = c.writes.empty() ? 0 : c.writes[0].bytes;
+  double worst = 0;
+  for (int i = 0; i < n; ++i) {
+    const LinkCurve& link = cluster.link(members[i], members[(i + 1) % n]);
+    worst = std::max(worst, bytes < kRingBytes ? 2 * link.Seconds(bytes)
+                                               : 2 * (n - 1) * link.Seconds(bytes / n));
+  }
+  return worst;
+}
+
+}  // namespace
+
+StatusOr<Simulation> Simulate(const Program& program, const ClusterSpec& cluster,
+                              const CostTable& costs, const SimulateOptions& options) {
+  std::vector<std::vector<double>> segment_seconds(program.vcus.size());
+  for (size_t vcu = 0; vcu < program.vcus.size(); ++vcu) {
+    for (const Segment& segment : program.vcus[vcu].segments) {
+      double seconds = 0;
+      for (const Call& call : segment.calls) {
+        const std::string key = CostKey(*call.def, call.attrs, call.input_types, call.accumulate,
+                                        cluster.vcus[vcu].kind);
+        const CostEntry* entry = costs.Find(key);
+        if (entry == nullptr) return FailedPrecondition("simulate: no measured cost for ", key);
+        seconds += entry->seconds + options.call_overhead_seconds;
+      }
+      segment_seconds[vcu].push_back(seconds);
+    }
+  }
+  const auto duration = [&](int vcu, const Command& c) {
+    const double overhead = options.command_overhead_seconds;
+    switch (c.kind) {
+      case CommandKind::kCompute: return overhead + segment_seconds[vcu][c.segment];
+      case CommandKind::kSend: return overhead + cluster.link(vcu, c.peer).Seconds(c.reads[0].bytes);
+      case CommandKind::kRecv: return overhead + cluster.link(c.peer, vcu).Seconds(c.writes[0].bytes);
+      case CommandKind::kCollective: return overhead + CollectiveSeconds(program, cluster, c);
+      case CommandKind::kFeed: return overhead + c.writes[0].bytes / options.host_bytes_per_second;
+      case CommandKind::kSnapshot: return overhead + c.reads[0].bytes / options.host_bytes_per_second;
+      case CommandKind::kCopy: return overhead + c.reads[0].bytes / options.host_bytes_per_second;
+    }
+    return overhead;
+  };
+  Simulation result;
+  OC_ASSIGN_OR_RETURN(result.walk, WalkProgram(program, duration));
+  for (size_t vcu = 0; vcu < program.vcus.size(); ++vcu) {
+    SimulatedVcu v;
+    double first = 1e300, last = 0;
+    for (size_t i = 0; i < program.vcus[vcu].commands.size(); ++i) {
+      const CommandTime& t = result.walk.times[vcu][i];
+      first = std::min(first, t.begin);
+      last = std::max(last, t.end);
+      if (program.vcus[vcu].commands[i].kind == CommandKind::kCompute) {
+        v.compute_seconds += t.end - t.begin;
+      }
+    }
+    v.step_seconds = std::max(0.0, last - first);
+    v.bubble_fraction = v.step_seconds > 0 ? 1 - v.compute_seconds / v.step_seconds : 0;
+    result.step_seconds = std::max(result.step_seconds, last);
+    result.vcus.push_back(v);
+  }
+  return result;
+}
+
+void Predict(const Simulation& simulation, const Program& program, Plan& plan) {
+  plan.predicted_step_seconds = simulation.step_seconds;
+  plan.vcus.clear();
+  for (size_t i = 0; i < program.vcus.size(); ++i) {
+    plan.vcus.push_back({program.vcus[i].name, simulation.vcus[i].step_seconds,
+                         simulation.vcus[i].bubble_fraction, program.vcus[i].state_bytes,
+                         program.vcus[i].step_bytes});
+  }
+}
+
+}  // namespace oc

@@ -1,0 +1,362 @@
+#include "openclaw/partitioner/program/verify.h"
+
+#include <algorithm>
+#include <map>
+
+#include "openclaw/partitioner/program/walk.h"
+
+namespace oc {
+namespace {
+
+std::string Where(const Program& program, int vcu, int index) {
+  const Command& c = program.vcus[vcu].commands[index];
+  return absl::StrCat("VCU ", program.vcus[vcu].name, " command ", index, " (", Name(c.kind), " ",
+                      c.name, c.micro_batch == kNone ? "" : absl::StrCat(" #", c.micro_batch), ")");
+}
+
+template <typename F>
+Status ForEachCommand(const Program& program, F f) {
+  for (int vcu = 0; vcu < static_cast<int>(program.vcus.size()); ++vcu) {
+    for (int i = 0; i < static_cast<int>(program.vcus[vcu].commands.size()); ++i) {
+      OC_RETURN_IF_ERROR(f(vcu, i, program.vcus[vcu].commands[i]));
+    }
+  }
+  return OkStatus();
+}
+
+Status CheckOne(const Program& program, int vcu, int index, const Command& c) {
+  const VcuProgram& v = program.vcus[vcu];
+  const auto bad = [&](const std::string& what) {
+    return InvalidArgument("structure: ", Where(program, vcu, index), ": ", what);
+  };
+  if (c.lane < 0 || c.lane >= static_cast<int>(v.lanes.size())) return bad("no such lane");
+  for (int wait : c.waits) {
+    if (wait < 0 || wait >= index) return bad(absl::StrCat("waits for command ", wait));
+  }
+  const LaneSpec lane = v.lanes[c.lane];
+  const int num_vcus = static_cast<int>(program.vcus.size());
+  switch (c.kind) {
+    case CommandKind::kCompute:
+      if (lane.kind != LaneKind::kCompute) return bad("computes on another lane");
+      if (c.segment < 0 || c.segment >= static_cast<int>(v.segments.size())) return bad("no such segment");
+      if (c.slots.size() != v.segments[c.segment].slots.size()) return bad("slots are missing");
+      for (size_t s = 0; s < c.slots.size(); ++s) {
+        if (c.slots[s].bytes != v.segments[c.segment].slots[s].bytes) {
+          return bad(absl::StrCat("slot ", s, " has another size"));
+        }
+      }
+      break;
+    case CommandKind::kSend:
+    case CommandKind::kRecv: {
+      const bool send = c.kind == CommandKind::kSend;
+      if (c.peer < 0 || c.peer >= num_vcus || c.peer == vcu) return bad("no such peer");
+      if (!(lane == LaneSpec{send ? LaneKind::kSend : LaneKind::kRecv, c.peer})) return bad("wrong lane");
+      if ((send ? c.reads : c.writes).size() != 1) return bad("wants one range");
+      break;
+    }
+    case CommandKind::kCollective: {
+      if (c.group < 0 || c.group >= static_cast<int>(program.groups.size())) return bad("no such group");
+      const std::vector<int>& members = program.groups[c.group].vcus;
+      if (std::find(members.begin(), members.end(), vcu) == members.end()) return bad("is no member");
+      if (!(lane == LaneSpec{LaneKind::kGroup, c.group})) return bad("wrong lane");
+      if (c.writes.empty() || c.reads.size() != 1 || !(c.reads[0] == c.writes[0])) {
+        return bad("wants one range, in place");
+      }
+      break;
+    }
+    case CommandKind::kFeed:
+      if (c.writes.size() != 1) return bad("wants one range");
+      break;
+    case CommandKind::kSnapshot:
+      if (c.reads.size() != 1) return bad("wants one range");
+      break;
+    case CommandKind::kCopy:
+      if (c.reads.size() != 1 || c.writes.size() != 1) return bad("wants two ranges");
+      break;
+  }
+  return OkStatus();
+}
+
+Status CheckStructure(const Program& program, const ClusterSpec& cluster) {
+  if (static_cast<int>(program.vcus.size()) != cluster.size()) {
+    return InvalidArgument("structure: the Program has ", program.vcus.size(), " VCUs, the cluster ",
+                           cluster.size());
+  }
+  for (size_t g = 0; g < program.groups.size(); ++g) {
+    for (int vcu : program.groups[g].vcus) {
+      if (vcu < 0 || vcu >= cluster.size()) return InvalidArgument("structure: group ", g, " names VCU ", vcu);
+    }
+  }
+  return ForEachCommand(program, [&](int vcu, int i, const Command& c) {
+    return CheckOne(program, vcu, i, c);
+  });
+}
+
+Status CheckBounds(const Program& program, const ClusterSpec&) {
+  return ForEachCommand(program, [&](int vcu, int i, const Command& c) -> Status {
+    const VcuProgram& v = program.vcus[vcu];
+    for (const auto* list : {&c.slots, &c.reads, &c.writes}) {
+      for (const Range& r : *list) {
+        const int64_t size = r.arena == Arena::kState ? v.state_bytes : v.step_bytes;
+        if (r.offset < 0 || r.bytes < 0 || r.offset + r.bytes > size) {
+          return InvalidArgument("bounds: ", Where(program, vcu, i), " touches ", r.offset, "+", r.bytes,
+                                 " of ", size);
+        }
+      }
+    }
+    return OkStatus();
+  });
+}
+
+// What the calls of a Compute read before they write it, and what they write.
+void Footprint(const Segment& segment, const Command& c, std::vector<Range>& reads,
+               std::vector<Range>& writes) {
+  std::vector<bool> written(c.slots.size(), false);
+  for (const Call& call : segment.calls) {
+    for (int s : call.inputs) {
+      if (!written[s]) reads.push_back(c.slots[s]);
+    }
+    for (size_t o = 0; o < call.outputs.size(); ++o) {
+      const int s = call.outputs[o];
+      if ((call.accumulate >> o & 1) != 0 && !written[s]) reads.push_back(c.slots[s]);
+      written[s] = true;
+      writes.push_back(c.slots[s]);
+    }
+    if (call.workspace != kNone) {
+      written[call.workspace] = true;
+      writes.push_back(c.slots[call.workspace]);
+    }
+  }
+  reads = MergeRanges(std::move(reads));
+  writes = MergeRanges(std::move(writes));
+}
+
+Status CheckFootprint(const Program& program, const ClusterSpec&) {
+  return ForEachCommand(program, [&](int vcu, int i, const Command& c) -> Status {
+    if (c.kind != CommandKind::kCompute) return OkStatus();
+    std::vector<Range> reads, writes;
+    Footprint(program.vcus[vcu].segments[c.segment], c, reads, writes);
+    if (reads == MergeRanges(c.reads) && writes == MergeRanges(c.writes)) return OkStatus();
+    return InvalidArgument("footprint: ", Where(program, vcu, i),
+                           " does not read and write what its calls do");
+  });
+}
+
+Status CheckMemory(const Program& program, const ClusterSpec& cluster) {
+  for (int vcu = 0; vcu < cluster.size(); ++vcu) {
+    const VcuProgram& v = program.vcus[vcu];
+    const int64_t needed = v.state_bytes + v.step_bytes;
+    if (needed <= cluster.vcus[vcu].memory_bytes) continue;
+    return ResourceExhausted("memory: VCU ", v.name, " needs ", needed, " bytes, its budget is ",
+                             cluster.vcus[vcu].memory_bytes);
+  }
+  return OkStatus();
+}
+
+Status CheckMessages(const Program& program, const ClusterSpec&) {
+  struct End {
+    int64_t tag, bytes;
+    int command;
+  };
+  std::map<std::pair<int, int>, std::vector<End>> sends, receives;
+  OC_RETURN_IF_ERROR(ForEachCommand(program, [&](int vcu, int i, const Command& c) {
+    if (c.kind == CommandKind::kSend) sends[{vcu, c.peer}].push_back({c.tag, c.reads[0].bytes, i});
+    if (c.kind == CommandKind::kRecv) receives[{c.peer, vcu}].push_back({c.tag, c.writes[0].bytes, i});
+    return OkStatus();
+  }));
+  for (const auto& [pair, list] : receives) sends.try_emplace(pair);
+  for (const auto& [pair, list] : sends) {
+    const std::vector<End>& other = receives[pair];
+    for (size_t k = 0; k < std::max(list.size(), other.size()); ++k) {
+      if (k >= other.size()) {
+        return InvalidArgument("messages: ", Where(program, pair.first, list[k].command),
+                               " has no receive");
+      }
+      if (k >= list.size()) {
+        return InvalidArgument("messages: ", Where(program, pair.second, other[k].command),
+                               " has no send");
+      }
+      if (list[k].tag != other[k].tag || list[k].bytes != other[k].bytes) {
+        return InvalidArgument("messages: ", Where(program, pair.first, list[k].command),
+                               " meets ", Where(program, pair.second, other[k].command), ": tags ",
+                               list[k].tag, " and ", other[k].tag, ", bytes ", list[k].bytes, " and ",
+                               other[k].bytes);
+      }
+    }
+  }
+  return OkStatus();
+}
+
+Status CheckDeadlock(const Program& program, const ClusterSpec&) {
+  return Annotate(WalkProgram(program, [](int, const Command&) { return 1.0; }).status(), "deadlock");
+}
+
+// Which commands of a VCU have ended when a command starts.
+class Order {
+ public:
+  explicit Order(const VcuProgram& v) : v_(v) {
+    const size_t lanes = v.lanes.size();
+    known_.assign(v.commands.size(), std::vector<int>(lanes, kNone));
+    std::vector<int> last(lanes, kNone);
+    for (size_t i = 0; i < v.commands.size(); ++i) {
+      const Command& c = v.commands[i];
+      if (last[c.lane] != kNone) Learn(i, last[c.lane]);
+      for (int wait : c.waits) Learn(i, wait);
+      last[c.lane] = static_cast<int>(i);
+    }
+  }
+  bool Before(int earlier, int later) const {
+    return known_[later][v_.commands[earlier].lane] >= earlier;
+  }
+
+ private:
+  void Learn(size_t i, int earlier) {
+    for (size_t l = 0; l < known_[i].size(); ++l) {
+      known_[i][l] = std::max(known_[i][l], known_[earlier][l]);
+    }
+    int& own = known_[i][v_.commands[earlier].lane];
+    own = std::max(own, earlier);
+  }
+  const VcuProgram& v_;
+  std::vector<std::vector<int>> known_;
+};
+
+Status CheckRaces(const Program& program, const ClusterSpec&) {
+  for (int vcu = 0; vcu < static_cast<int>(program.vcus.size()); ++vcu) {
+    const VcuProgram& v = program.vcus[vcu];
+    const Order order(v);
+    std::vector<std::vector<Range>> reads, writes;
+    for (const Command& c : v.commands) {
+      reads.push_back(MergeRanges(c.reads));
+      writes.push_back(MergeRanges(c.writes));
+    }
+    for (int i = 0; i < static_cast<int>(v.commands.size()); ++i) {
+      for (int j = 0; j < i; ++j) {
+        if (order.Before(j, i)) continue;
+        if (Overlap(writes[i], writes[j]) || Overlap(writes[i], reads[j]) ||
+            Overlap(reads[i], writes[j])) {
+          return InvalidArgument("races: ", Where(program, vcu, j), " and ", Where(program, vcu, i),
+                                 " share memory and are not ordered");
+        }
+      }
+    }
+  }
+  return OkStatus();
+}
+
+// Removes from `wanted` what `have` covers. Both merged.
+std::vector<Range> Subtract(const std::vector<Range>& wanted, const std::vector<Range>& have) {
+  std::vector<Range> rest;
+  for (const Range& w : wanted) {
+    int64_t at = w.offset;
+    const int64_t end = w.offset + w.bytes;
+    for (const Range& h : have) {
+      if (h.arena != w.arena || h.offset + h.bytes <= at || h.offset >= end) continue;
+      if (h.offset > at) rest.push_back({w.arena, at, h.offset - at});
+      at = std::max(at, h.offset + h.bytes);
+    }
+    if (at < end) rest.push_back({w.arena, at, end - at});
+  }
+  return rest;
+}
+
+Status CheckDefined(const Program& program, const ClusterSpec&) {
+  for (int vcu = 0; vcu < static_cast<int>(program.vcus.size()); ++vcu) {
+    const VcuProgram& v = program.vcus[vcu];
+    const Order order(v);
+    for (int i = 0; i < static_cast<int>(v.commands.size()); ++i) {
+      const Command& c = v.commands[i];
+      std::vector<Range> wanted;
+      for (const Range& r : MergeRanges(c.reads)) {
+        if (r.arena == Arena::kStep) wanted.push_back(r);
+      }
+      for (int j = i - 1; j >= 0 && !wanted.empty(); --j) {
+        if (order.Before(j, i)) wanted = Subtract(wanted, MergeRanges(v.commands[j].writes));
+      }
+      // The gaps between the sums of a bucket are reduced with them, and mean nothing.
+      if (c.kind == CommandKind::kCollective) {
+        std::vector<Range> sums;
+        for (const StateEntry& g : v.gradients) sums.push_back(g.range);
+        sums = MergeRanges(std::move(sums));
+        if (!Overlap(wanted, sums)) wanted.clear();
+      }
+      if (wanted.empty()) continue;
+      return InvalidArgument("defined: ", Where(program, vcu, i), " reads step bytes ",
+                             wanted[0].offset, "+", wanted[0].bytes, ", which nothing wrote before");
+    }
+  }
+  return OkStatus();
+}
+
+Status CheckGradient(const Program& program, int vcu, const StateEntry& g, const Order& order,
+                     const std::vector<int>& holders) {
+  const VcuProgram& v = program.vcus[vcu];
+  const std::vector<Range> range = {g.range};
+  std::vector<Range> rest = range;
+  const auto bad = [&](const std::string& what) {
+    return InvalidArgument("reductions: ", g.name, " on VCU ", v.name, " ", what);
+  };
+  std::vector<int> collectives;
+  for (int i = 0; i < static_cast<int>(v.commands.size()); ++i) {
+    const Command& c = v.commands[i];
+    if (c.kind != CommandKind::kCollective || !Overlap(MergeRanges({c.writes[0]}), range)) continue;
+    if (program.groups[c.group].vcus != holders) {
+      return bad("is reduced by a group that is not its holders");
+    }
+    if (!Overlap(rest, {c.writes[0]})) return bad("is reduced twice");
+    const std::vector<Range> before = rest;
+    rest = Subtract(rest, {c.writes[0]});
+    // Twice in part: what this one covers of the gradient must all have been left over.
+    int64_t covered = 0, removed = 0;
+    for (const Range& r : before) removed += r.bytes;
+    for (const Range& r : rest) removed -= r.bytes;
+    const int64_t begin = std::max(g.range.offset, c.writes[0].offset);
+    const int64_t end = std::min(g.range.offset + g.range.bytes, c.writes[0].offset + c.writes[0].bytes);
+    covered = end - begin;
+    if (covered != removed) return bad("is reduced twice");
+    collectives.push_back(i);
+  }
+  if (holders.size() > 1 && !rest.empty()) return bad("is not reduced over its holders");
+  if (holders.size() <= 1) return OkStatus();
+  for (int i = 0; i < static_cast<int>(v.commands.size()); ++i) {
+    const Command& c = v.commands[i];
+    if (c.kind != CommandKind::kCompute) continue;
+    const bool adds = Overlap(MergeRanges(c.writes), range);
+    const bool uses = Overlap(MergeRanges(c.reads), range);
+    for (int r : collectives) {
+      if (!Overlap(adds ? MergeRanges(c.writes) : MergeRanges(c.reads),
+                   MergeRanges({v.commands[r].writes[0]}))) {
+        continue;
+      }
+      if (adds && !order.Before(i, r)) return bad("is added to after its reduction");
+      if (!adds && uses && !order.Before(r, i)) return bad("is used before its reduction");
+    }
+  }
+  return OkStatus();
+}
+
+Status CheckReductions(const Program& program, const ClusterSpec&) {
+  std::map<std::string, std::vector<int>> holders;
+  for (int vcu = 0; vcu < static_cast<int>(program.vcus.size()); ++vcu) {
+    for (const StateEntry& g : program.vcus[vcu].gradients) holders[g.name].push_back(vcu);
+  }
+  for (int vcu = 0; vcu < static_cast<int>(program.vcus.size()); ++vcu) {
+    const Order order(program.vcus[vcu]);
+    for (const StateEntry& g : program.vcus[vcu].gradients) {
+      OC_RETURN_IF_ERROR(CheckGradient(program, vcu, g, order, holders[g.name]));
+    }
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+Status Verify(const Program& program, const ClusterSpec& cluster) {
+  for (auto* rule : {CheckStructure, CheckBounds, CheckFootprint, CheckMemory, CheckMessages,
+                     CheckDeadlock, CheckRaces, CheckDefined, CheckReductions}) {
+    OC_RETURN_IF_ERROR(Annotate(rule(program, cluster), "verify program"));
+  }
+  return OkStatus();
+}
+
+}  // namespace oc

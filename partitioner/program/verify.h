@@ -1,0 +1,23 @@
+// Checks a Program before anything runs, without knowing how it was made. Each rule is a function of
+// its own in verify.cc.
+#pragma once
+
+#include "openclaw/core/cluster.h"
+#include "openclaw/partitioner/program/program.h"
+
+namespace oc {
+
+// The rules, in order; the first that fails gives kInvalidArgument naming rule, VCU and commands:
+//   structure   lanes, waits, slots, peers and groups are in range, waits point backwards
+//   bounds      every range lies inside its arena
+//   footprint   what a Compute reads and writes is what its calls' slots say
+//   memory      the arenas fit the VCU's budget (kResourceExhausted)
+//   messages    the n-th send of a directed pair has the n-th receive, of the same tag and size
+//   deadlock    with unbuffered sends, every command comes to run
+//   races       two commands that share a byte, one of them writing, are ordered by lanes and waits
+//   defined     every byte of the step arena that is read was written before, in order
+//   reductions  each gradient byte with several holders is reduced exactly once, by the group of its
+//               holders, after its last addition and before its first use; with one holder, never
+Status Verify(const Program& program, const ClusterSpec& cluster);
+
+}  // namespace oc

@@ -1,0 +1,104 @@
+#include "openclaw/partitioner/stage_costs.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "openclaw/partitioner/costs.h"
+
+namespace oc {
+namespace {
+
+template <typename T>
+std::vector<T> PrefixSums(const std::vector<T>& values) {
+  std::vector<T> sums(values.size() + 1, T{});
+  for (size_t i = 0; i < values.size(); ++i) sums[i + 1] = sums[i] + values[i];
+  return sums;
+}
+
+// Bytes of optimizer state beside each parameter, by the parameter's name.
+std::map<std::string, int64_t> OptimizerBytes(const Graph* update) {
+  std::map<std::string, int64_t> bytes;
+  if (update == nullptr) return bytes;
+  for (const Node& node : update->nodes) {
+    std::string parameter;
+    int64_t state = 0;
+    for (int v : node.inputs) {
+      const Value& value = update->value(v);
+      if (value.kind == ValueKind::kParameter) parameter = value.name;
+      if (value.kind == ValueKind::kState) state += value.type.bytes();
+    }
+    if (!parameter.empty()) bytes[parameter] += state;
+  }
+  return bytes;
+}
+
+}  // namespace
+
+StatusOr<StageCosts> StageCosts::Create(const Graph& graph, const Graph* update,
+                                        const std::string& kind, const CostTable& costs) {
+  StageCosts result;
+  std::map<int, int> unit_of;  // origin -> unit
+  for (const Node& node : graph.nodes) unit_of[node.origin] = 0;
+  for (auto& [origin, unit] : unit_of) {
+    unit = static_cast<int>(result.origins_.size());
+    result.origins_.push_back(origin);
+  }
+  const int n = result.units();
+  std::vector<double> seconds(n, 0);
+  std::vector<int64_t> state(n, 0), stash(n, 0);
+  std::vector<int> last_reader(graph.values.size(), kNone);  // unit, of forward values
+  std::vector<bool> read_by_backward(graph.values.size(), false);
+  for (const Node& node : graph.nodes) {
+    const int unit = unit_of[node.origin];
+    const bool backward = node.phase != Phase::kForward && node.phase != Phase::kCount;
+    if (!node.def->is_view) {
+      const CostRequest request = RequestOf(graph, node, 0, kind);
+      const CostEntry* entry = costs.Find(request.key);
+      if (entry == nullptr) return FailedPrecondition("plan: no measured cost for ", request.key);
+      seconds[unit] += entry->seconds;
+    }
+    for (int v : node.inputs) {
+      last_reader[v] = std::max(last_reader[v], unit);
+      if (backward) read_by_backward[v] = true;
+    }
+  }
+  const std::map<std::string, int64_t> optimizer = OptimizerBytes(update);
+  std::set<std::pair<int, int>> counted;  // (unit, parameter)
+  for (const Node& node : graph.nodes) {
+    const int unit = unit_of[node.origin];
+    for (int v : node.inputs) {
+      const Value& value = graph.value(v);
+      if (value.kind != ValueKind::kParameter || !counted.insert({unit, v}).second) continue;
+      const auto it = optimizer.find(value.name);
+      state[unit] += value.type.bytes() * (update != nullptr ? 2 : 1) +
+                     (it == optimizer.end() ? 0 : it->second);
+    }
+    if (node.phase != Phase::kForward) continue;
+    for (int v : node.outputs) {
+      if (read_by_backward[v]) stash[unit] += graph.value(v).type.bytes();
+    }
+  }
+  result.boundary_bytes_.assign(n + 1, 0);
+  for (const Value& v : graph.values) {
+    if (v.producer == kNone || last_reader[v.id] == kNone) continue;
+    if (graph.node(v.producer).phase != Phase::kForward) continue;
+    const int from = unit_of[graph.node(v.producer).origin];
+    for (int at = from + 1; at <= last_reader[v.id]; ++at) {
+      result.boundary_bytes_[at] += v.type.bytes();
+    }
+  }
+  // From the loss on, everything stays together: what counts its labels is wanted there.
+  result.may_cut_.assign(n + 1, true);
+  if (graph.loss_sum != kNone && graph.value(graph.loss_sum).producer != kNone) {
+    const int loss = unit_of[graph.node(graph.value(graph.loss_sum).producer).origin];
+    for (int at = loss + 1; at <= n; ++at) result.may_cut_[at] = false;
+  }
+  result.may_cut_[0] = false;
+  result.seconds_ = PrefixSums(seconds);
+  result.state_bytes_ = PrefixSums(state);
+  result.stash_bytes_ = PrefixSums(stash);
+  return result;
+}
+
+}  // namespace oc
