@@ -51,7 +51,7 @@ int64_t AllReduceScratchBytes(int group_size, int64_t bytes, DType dtype) {
   return bytes <= kSmallBytes ? bytes : RingScratchBytes(group_size, bytes, dtype);
 }
 
-Status AllReduce(Group& group, const AllReduceOptions& options) {
+Status AllReduceInPlace(Group& group, const AllReduceOptions& options) {
   constexpr const char* kName = "all_reduce";
   OC_RETURN_IF_ERROR(CheckWholeElements(group, kName, options.bytes, options.dtype));
   OC_RETURN_IF_ERROR(CheckReducible(group, kName, options.dtype));

@@ -1,6 +1,6 @@
 // Sum (or maximum, minimum) over the members of a group, left on all of them.
 //
-//   OC_RETURN_IF_ERROR(AllReduce(group, {.bytes = gradients, .dtype = DType::kF32, .scratch = s}));
+//   OC_RETURN_IF_ERROR(AllReduceInPlace(group, {.bytes = gradients, .dtype = DType::kF32, .scratch = s}));
 #pragma once
 
 #include <cstdint>
@@ -27,6 +27,6 @@ int64_t AllReduceScratchBytes(int group_size, int64_t bytes, DType dtype);
 // round a ring, small ones to one member and back. On error the contents of `bytes` are
 // unspecified. Errors: those of Group::Begin and Transport; kInvalidArgument, kUnimplemented for
 // bad options.
-Status AllReduce(Group& group, const AllReduceOptions& options);
+Status AllReduceInPlace(Group& group, const AllReduceOptions& options);
 
 }  // namespace oc

@@ -2,7 +2,7 @@
 // pair of files: all_reduce.h, all_gather.h, reduce_scatter.h, broadcast.h, barrier.h.
 //
 //   Group group(transport, {0, 2, 4}, {.id = 7, .timeout_seconds = 30});
-//   OC_RETURN_IF_ERROR(AllReduce(group, {.bytes = range, .dtype = DType::kF32}));
+//   OC_RETURN_IF_ERROR(AllReduceInPlace(group, {.bytes = range, .dtype = DType::kF32}));
 #pragma once
 
 #include <cstdint>

@@ -116,7 +116,7 @@ StatusOr<LinkCurve> MeasureAllReduce(Group& group, const LinkMeasureOptions& opt
       OC_RETURN_IF_ERROR(Barrier(group));
       const double begin = NowSeconds();
       OC_RETURN_IF_ERROR(
-          AllReduce(group, {.bytes = bytes, .dtype = DType::kF32, .scratch = scratch}));
+          AllReduceInPlace(group, {.bytes = bytes, .dtype = DType::kF32, .scratch = scratch}));
       if (i > 0) samples.push_back(NowSeconds() - begin);
     }
     seconds.push_back(Median(std::move(samples)));

@@ -115,6 +115,10 @@ class Slice {
   // The bytes of a range as host memory, where the host may touch them in place; else empty, and
   // transfers are staged.
   virtual std::span<std::byte> HostView(BufferRange range) = 0;
+
+  // One past the highest byte of the buffer that was ever written (to a device's granularity); -1 where
+  // the device cannot tell.
+  virtual int64_t HighWater(const Buffer& buffer) const { return -1; }
 };
 
 struct DeviceInfo {

@@ -194,7 +194,7 @@ StatusOr<PlannedProgram> DynamicGraphPartitioner::Partition(const PartitionOptio
     }
   }
   if (best.has_value()) return std::move(*best);
-  OC_RETURN_IF_ERROR(FindSchedule(options.schedule).status());
+  if (options.schedule != "auto") OC_RETURN_IF_ERROR(FindSchedule(options.schedule).status());
   return reason;
 }
 

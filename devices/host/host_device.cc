@@ -3,6 +3,7 @@
 #include <absl/strings/str_join.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstring>
@@ -30,6 +31,20 @@ class HostBuffer : public Buffer {
   }
   int64_t bytes() const override { return bytes_; }
   std::byte* data() const { return data_; }
+
+  // Pages that nobody touched are not resident; in the last resident one the last byte that is not zero
+  // counts.
+  int64_t HighWater() const {
+    constexpr int64_t kPage = 4096;
+    const int64_t pages = (bytes_ + kPage - 1) / kPage;
+    std::vector<unsigned char> resident(static_cast<size_t>(pages));
+    if (pages == 0 || mincore(data_, static_cast<size_t>(bytes_), resident.data()) != 0) return -1;
+    int64_t last = pages - 1;
+    while (last >= 0 && (resident[last] & 1) == 0) --last;
+    int64_t end = std::min((last + 1) * kPage, bytes_);
+    while (end > 0 && data_[end - 1] == std::byte{0}) --end;
+    return end;
+  }
 
  private:
   HostBuffer(std::byte* data, int64_t bytes, std::atomic<int64_t>* used)
@@ -172,6 +187,9 @@ class HostSlice : public Slice {
   }
   std::span<std::byte> HostView(BufferRange range) override {
     return {Address(range), static_cast<size_t>(range.bytes)};
+  }
+  int64_t HighWater(const Buffer& buffer) const override {
+    return static_cast<const HostBuffer&>(buffer).HighWater();
   }
 
  private:

@@ -1,0 +1,275 @@
+#include "openclaw/runtime/cluster.h"
+
+#include <algorithm>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "openclaw/comm/link_measure.h"
+#include "openclaw/core/logging.h"
+
+namespace oc {
+
+using nlohmann::json;
+
+// What the heartbeat's thread and the others share.
+struct Cluster::Health {
+  std::mutex mutex;
+  Status failure;
+  std::vector<Transport*> transports;
+};
+
+namespace {
+
+// Arenas reserve a margin that they do not use (vcu.cc).
+constexpr int64_t kReserve = int64_t{64} << 20;
+
+struct Wanted {
+  std::string device;
+  int cores = 0;
+  int64_t memory_bytes = 0;
+};
+
+StatusOr<int64_t> MemoryFor(const Wanted& w, const DeviceInfo& info, int sharers) {
+  // A tenth is left to the process: code, libraries, loaders.
+  const int64_t share = info.memory_bytes / 10 * 9 / std::max(1, sharers);
+  if (w.memory_bytes == 0) return share;
+  if (w.memory_bytes > info.memory_bytes) {
+    return ResourceExhausted("cluster: ", w.memory_bytes, " bytes asked of ", info.name, ", it has ",
+                             info.memory_bytes);
+  }
+  return w.memory_bytes;
+}
+
+json ToJson(const VcuSpec& v) {
+  std::vector<std::string> dtypes;
+  for (DType d : v.dtypes) dtypes.push_back(Name(d));
+  return {{"name", v.name}, {"device", v.device}, {"kind", v.kind}, {"process", v.process},
+          {"host", v.host}, {"threads", v.threads}, {"cores", v.cores},
+          {"memory_bytes", v.memory_bytes}, {"dtypes", dtypes},
+          {"enforcement", static_cast<int>(v.enforcement)}};
+}
+
+StatusOr<std::vector<VcuSpec>> FromJson(const std::string& text) {
+  std::vector<VcuSpec> specs;
+  try {
+    for (const json& v : json::parse(text)) {
+      VcuSpec spec;
+      spec.name = v.at("name");
+      spec.device = v.at("device");
+      spec.kind = v.at("kind");
+      spec.process = v.at("process");
+      spec.host = v.at("host");
+      spec.threads = v.at("threads");
+      spec.cores = v.at("cores").get<std::vector<int>>();
+      spec.memory_bytes = v.at("memory_bytes");
+      spec.enforcement = static_cast<Enforcement>(v.at("enforcement").get<int>());
+      for (const json& d : v.at("dtypes")) {
+        OC_ASSIGN_OR_RETURN(const DType dtype, ParseDType(d.get<std::string>()));
+        spec.dtypes.push_back(dtype);
+      }
+      specs.push_back(std::move(spec));
+    }
+  } catch (const json::exception& e) {
+    return DataLoss("cluster: a process's list of VCUs: ", e.what());
+  }
+  return specs;
+}
+
+// Cores [first, first + count) of the device's, wrapping where there are too few.
+std::vector<int> TakeCores(const DeviceInfo& info, int first, int count) {
+  std::vector<int> cores;
+  for (int i = 0; i < count && !info.cores.empty(); ++i) {
+    cores.push_back(info.cores[(first + i) % info.cores.size()]);
+  }
+  return cores;
+}
+
+// The VCUs that this host is to have, over all its processes.
+StatusOr<std::vector<Wanted>> WantedOnHost(const DiscoverOptions& options, const Job& job,
+                                           size_t devices) {
+  std::vector<Wanted> wanted;
+  const bool alone = job.world_size() == 1;
+  for (const ClusterEntry& e : options.config.entries) {
+    wanted.push_back({e.device, e.cores, e.memory_bytes});
+  }
+  if (alone && !wanted.empty()) return wanted;
+  if (!alone) {
+    // One VCU a process: entry i belongs to local rank i modulo the local size.
+    std::vector<Wanted> ranks;
+    for (int r = 0; r < job.local_size(); ++r) {
+      if (wanted.empty()) {
+        ranks.push_back({"cpu"});
+      } else {
+        ranks.push_back(wanted[r % wanted.size()]);
+      }
+    }
+    return ranks;
+  }
+  const size_t n = options.vcus > 0 ? static_cast<size_t>(options.vcus) : std::max<size_t>(1, devices);
+  return std::vector<Wanted>(n, Wanted{"cpu"});
+}
+
+}  // namespace
+
+Cluster::~Cluster() {
+  if (heartbeat_ != nullptr) heartbeat_->Stop();
+}
+
+std::vector<Vcu*> Cluster::local() const {
+  std::vector<Vcu*> result;
+  for (const auto& v : vcus_) result.push_back(v.get());
+  return result;
+}
+
+StatusOr<Cluster> Cluster::Discover(const DiscoverOptions& options) {
+  if (!options.config.file.empty()) {
+    return InvalidArgument("cluster: ", options.config.file,
+                           " describes machines for planning; to train, list entries or say auto");
+  }
+  const DeviceRegistry builtin = BuiltinLeaves();
+  const DeviceRegistry& registry = options.registry != nullptr ? *options.registry : builtin;
+  Cluster cluster;
+  OC_ASSIGN_OR_RETURN(cluster.job_, OpenJob({}));
+  Job& job = *cluster.job_;
+  if (job.world_size() > 1) SetLogPrefix(absl::StrCat("rank ", job.rank()));
+
+  std::map<std::string, std::vector<Device*>> found;  // by leaf
+  const auto devices_of = [&](const std::string& leaf) -> StatusOr<std::vector<Device*>*> {
+    std::vector<Device*>& list = found[leaf];
+    if (list.empty()) {
+      OC_ASSIGN_OR_RETURN(const DeviceLeaf* entry, registry.Find(leaf));
+      OC_ASSIGN_OR_RETURN(auto devices, entry->discover());
+      if (devices.empty()) return FailedPrecondition("cluster: no device of leaf ", leaf, " here");
+      for (auto& d : devices) {
+        list.push_back(d.get());
+        cluster.devices_.push_back(std::move(d));
+      }
+    }
+    return &list;
+  };
+  OC_ASSIGN_OR_RETURN(const std::vector<Device*>* cpus,
+                      devices_of(registry.leaves().empty() ? "cpu" : registry.leaves()[0].name));
+  OC_ASSIGN_OR_RETURN(std::vector<Wanted> wanted, WantedOnHost(options, job, cpus->size()));
+  if (options.config.entries.empty() && !registry.leaves().empty()) {
+    for (Wanted& w : wanted) w.device = registry.leaves()[0].name;
+  }
+
+  // Everybody on the host computes the same division of it, and makes its own part.
+  std::map<Device*, int> sharers, cores_taken;
+  std::vector<Device*> device_of;
+  std::map<std::string, size_t> next;
+  for (const Wanted& w : wanted) {
+    OC_ASSIGN_OR_RETURN(std::vector<Device*>* list, devices_of(w.device));
+    device_of.push_back((*list)[next[w.device]++ % list->size()]);
+    ++sharers[device_of.back()];
+  }
+  std::vector<VcuSpec> mine;
+  std::vector<std::unique_ptr<Slice>> slices;
+  bool shared = false;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    Device& device = *device_of[i];
+    const DeviceInfo& info = device.info();
+    const int cores = wanted[i].cores > 0
+                          ? wanted[i].cores
+                          : std::max(1, info.threads / sharers[&device]);
+    if (cores > info.threads) {
+      return ResourceExhausted("cluster: ", cores, " cores asked of ", info.name, ", it has ",
+                               info.threads);
+    }
+    const int first = cores_taken[&device];
+    cores_taken[&device] += cores;
+    shared |= cores_taken[&device] > info.threads;
+    if (job.world_size() > 1 && static_cast<int>(i) != job.local_rank()) continue;
+    OC_ASSIGN_OR_RETURN(const int64_t memory, MemoryFor(wanted[i], info, sharers[&device]));
+    const std::vector<int> pinned = TakeCores(info, first, cores);
+    OC_ASSIGN_OR_RETURN(auto slice, device.CreateSlice({.threads = cores, .cores = pinned,
+                                                        .memory_bytes = memory + kReserve}));
+    mine.push_back({.name = absl::StrCat(wanted[i].device, ":", job.rank(), ".", mine.size()),
+                    .device = wanted[i].device, .kind = slice->kind(), .process = job.rank(),
+                    .host = job.host(), .threads = cores, .cores = pinned, .memory_bytes = memory,
+                    .dtypes = slice->dtypes(), .enforcement = slice->enforcement()});
+    slices.push_back(std::move(slice));
+  }
+  if (shared && job.local_rank() == 0) {
+    OC_LOG_WARNING("more VCUs than cores on ", job.host(), ": they share them, and no speed is claimed");
+  }
+
+  json list = json::array();
+  for (const VcuSpec& v : mine) list.push_back(ToJson(v));
+  OC_ASSIGN_OR_RETURN(auto lists, job.AllGather(list.dump(), "virtual compute units",
+                                                options.timeout_seconds));
+  std::vector<int> per_process;
+  for (const std::string& text : lists) {
+    OC_ASSIGN_OR_RETURN(std::vector<VcuSpec> specs, FromJson(text));
+    per_process.push_back(static_cast<int>(specs.size()));
+    for (VcuSpec& v : specs) cluster.spec_.vcus.push_back(std::move(v));
+  }
+  cluster.spec_.links.assign(cluster.spec_.vcus.size() * cluster.spec_.vcus.size(),
+                             LinkCurve::Of(20e-6, 5e9));
+  int index = 0;
+  for (int r = 0; r < job.rank(); ++r) index += per_process[r];
+  OC_ASSIGN_OR_RETURN(auto transports, job.MakeTransports(per_process, options.timeout_seconds));
+  cluster.health_ = std::make_shared<Health>();
+  for (size_t i = 0; i < slices.size(); ++i) {
+    cluster.health_->transports.push_back(transports[i].get());
+    cluster.vcus_.push_back(std::make_unique<Vcu>(index + static_cast<int>(i), std::move(slices[i]),
+                                                  std::move(transports[i])));
+  }
+  if (job.world_size() > 1) {
+    auto on_failure = [health = cluster.health_](int, const Status& why) {
+      std::lock_guard<std::mutex> lock(health->mutex);
+      if (health->failure.ok()) health->failure = why;
+      for (Transport* t : health->transports) t->Abort(why);
+    };
+    OC_ASSIGN_OR_RETURN(cluster.heartbeat_,
+                        Heartbeat::Start(job, options.heartbeat, std::move(on_failure)));
+  }
+  OC_RETURN_IF_ERROR(cluster.spec_.Validate());
+  return cluster;
+}
+
+Status Cluster::MeasureLinks(double timeout_seconds) {
+  if (spec_.size() < 2) return OkStatus();
+  std::vector<std::vector<LinkCurve>> curves(vcus_.size());
+  std::vector<Status> statuses(vcus_.size());
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < vcus_.size(); ++i) {
+    threads.emplace_back([&, i] {
+      auto links = oc::MeasureLinks(*vcus_[i]->transport(), {.timeout_seconds = timeout_seconds});
+      if (links.ok()) {
+        curves[i] = std::move(links).value();
+      } else {
+        statuses[i] = links.status();
+      }
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  for (const Status& s : statuses) OC_RETURN_IF_ERROR(Annotate(s, "measure links"));
+  spec_.links = std::move(curves[0]);
+  return OkStatus();
+}
+
+Status Cluster::failure() const {
+  std::lock_guard<std::mutex> lock(health_->mutex);
+  return health_->failure;
+}
+
+Status Cluster::Leave(double timeout_seconds) {
+  const Status failed = failure();
+  if (!failed.ok()) {
+    if (heartbeat_ != nullptr) heartbeat_->Stop();
+    job_->Abandon();
+    return failed;
+  }
+  const Status status = job_->Finalize(timeout_seconds);
+  if (heartbeat_ != nullptr) heartbeat_->Stop();
+  return status;
+}
+
+void Cluster::GiveUp(const Status& reason) {
+  if (heartbeat_ != nullptr) heartbeat_->Leave(reason);
+  job_->Abandon();
+}
+
+}  // namespace oc

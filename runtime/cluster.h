@@ -1,0 +1,71 @@
+// The live cluster: this process's VCUs, joined with those of the job's other processes.
+//
+//   OC_ASSIGN_OR_RETURN(Cluster cluster, Cluster::Discover({.vcus = 2}));
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "openclaw/comm/heartbeat.h"
+#include "openclaw/comm/job.h"
+#include "openclaw/core/config.h"
+#include "openclaw/devices/device.h"
+#include "openclaw/runtime/vcu.h"
+
+namespace oc {
+
+struct DiscoverOptions {
+  ClusterConfig config;         // empty: auto
+  // How many VCUs a process that is alone makes of its host where config is auto: 0: one a NUMA node and
+  // device.
+  int vcus = 0;
+  // The devices; null: the built-in leaves.
+  const DeviceRegistry* registry = nullptr;
+  double timeout_seconds = 30;  // of exchanges with the other processes
+  HeartbeatOptions heartbeat;
+};
+
+class Cluster {
+ public:
+  // Joins the launcher's job, if there is one; makes the VCUs. kInvalidArgument for entries that name no
+  // device; kResourceExhausted for more cores or memory than there are. More VCUs than cores share them:
+  // a warning.
+  static StatusOr<Cluster> Discover(const DiscoverOptions& options = {});
+  Cluster(Cluster&&) = default;
+  Cluster& operator=(Cluster&&) = default;
+  ~Cluster();
+
+  const ClusterSpec& spec() const { return spec_; }
+  Job& job() { return *job_; }
+  // This process's VCUs.
+  const std::vector<std::unique_ptr<Vcu>>& vcus() const { return vcus_; }
+  std::vector<Vcu*> local() const;
+  // Measures the links between all VCUs into spec(); every process calls it. Nothing for one VCU.
+  Status MeasureLinks(double timeout_seconds);
+
+  // Of a dead or stopped peer: its process, and why. Ok while all live. Thread-safe.
+  Status failure() const;
+  // Leaves the job in order, together with all others: nobody is reported dead. After a failure the job is
+  // abandoned without asking anybody.
+  Status Leave(double timeout_seconds);
+  // Tells the others that this process gives up, and why.
+  void GiveUp(const Status& reason);
+
+ private:
+  struct Health;
+  Cluster() = default;
+
+  ClusterSpec spec_;
+  std::unique_ptr<Job> job_;
+  std::vector<std::unique_ptr<Device>> devices_;
+  std::vector<std::unique_ptr<Vcu>> vcus_;
+  std::shared_ptr<Health> health_;
+  std::unique_ptr<Heartbeat> heartbeat_;
+};
+
+// The leaves that were built (the build writes builtin_leaves.cc).
+DeviceRegistry BuiltinLeaves();
+
+}  // namespace oc

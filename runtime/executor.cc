@@ -1,0 +1,441 @@
+#include "openclaw/runtime/executor.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "openclaw/comm/all_reduce.h"
+#include "openclaw/core/clock.h"
+
+namespace oc {
+namespace {
+
+constexpr int kSpins = 200;  // then the thread sleeps: other lanes need the core
+
+// Waits until the word is `wanted`.
+void Await(const std::atomic<uint32_t>& word, uint32_t wanted) {
+  for (int i = 0; i < kSpins; ++i) {
+    if (word.load(std::memory_order_acquire) == wanted) return;
+    __builtin_ia32_pause();
+  }
+  for (;;) {
+    const uint32_t now = word.load(std::memory_order_acquire);
+    if (now == wanted) return;
+    word.wait(now, std::memory_order_acquire);
+  }
+}
+
+struct PreparedCall {
+  PreparedOp* op = nullptr;
+  std::vector<int> inputs, outputs;  // slots
+  int workspace = kNone;
+};
+
+struct BoundCall {
+  PreparedOp* op = nullptr;
+  const BufferRange* inputs = nullptr;
+  const BufferRange* outputs = nullptr;
+  size_t num_inputs = 0, num_outputs = 0;
+  BufferRange workspace;
+};
+
+struct CommandState {
+  std::atomic<uint32_t> done{0};  // the number of the step in which it last ended
+  int64_t begin_nanos = 0, end_nanos = 0;
+  std::vector<BoundCall> calls;
+  std::vector<BufferRange> ranges;  // what the calls point into
+};
+
+class StepExecutor;
+
+// One VCU of this process.
+struct VcuState {
+  Vcu* vcu = nullptr;
+  const VcuProgram* program = nullptr;
+  std::vector<std::vector<int>> lane_commands;
+  std::vector<CommandState> commands;
+  std::vector<std::vector<PreparedCall>> segments;
+  std::map<std::string, std::unique_ptr<PreparedOp>> prepared;  // by cost key
+  std::vector<std::unique_ptr<Queue>> queues;                   // per lane
+  std::vector<std::unique_ptr<Event>> events;
+  std::vector<std::vector<std::byte>> staging;                  // per lane: where memory is not the host's
+  std::vector<std::unique_ptr<Group>> groups;                   // by group id; null where not a member
+  std::vector<std::thread> threads;
+};
+
+class StepExecutor : public Executor {
+ public:
+  StepExecutor(const Program& program, const ExecutorOptions& options)
+      : program_(program), options_(options) {}
+  ~StepExecutor() override {
+    stop_.store(true, std::memory_order_release);
+    round_.fetch_add(1, std::memory_order_acq_rel);
+    round_.notify_all();
+    for (auto& v : vcus_) {
+      for (std::thread& t : v->threads) t.join();
+    }
+  }
+
+  Status Add(Vcu& vcu);
+  void Start();
+  Status Run(StepHost& host) override;
+  VcuTimes times(int vcu) const override;
+  std::vector<TraceSpan> spans() const override;
+  std::vector<ImplementationCount> implementations() const override;
+
+ private:
+  Status PrepareSegments(VcuState& v);
+  void BindCommand(VcuState& v, int index);
+  void LaneLoop(VcuState& v, int lane);
+  Status RunCommand(VcuState& v, int lane, int index);
+  Status RunCompute(VcuState& v, int lane, CommandState& state);
+  Status RunCollective(VcuState& v, const Command& c);
+  // Host memory for a range: in place, or the lane's staging after a copy.
+  StatusOr<std::span<std::byte>> HostBytes(VcuState& v, int lane, const Range& range, bool read);
+  Status WriteBack(VcuState& v, int lane, const Range& range, std::span<std::byte> bytes);
+  Status Synchronize(VcuState& v, int lane);
+  void Fail(const Status& status);
+  bool failed() const { return failed_.load(std::memory_order_acquire); }
+
+  const Program& program_;
+  ExecutorOptions options_;
+  std::vector<std::unique_ptr<VcuState>> vcus_;
+  StepHost* host_ = nullptr;
+  std::atomic<uint32_t> round_{0};
+  std::atomic<uint32_t> running_{0};
+  std::atomic<bool> stop_{false};
+  std::atomic<bool> failed_{false};
+  mutable std::mutex mutex_;
+  Status status_;  // guarded by mutex_
+};
+
+Status StepExecutor::Add(Vcu& vcu) {
+  auto state = std::make_unique<VcuState>();
+  state->vcu = &vcu;
+  if (vcu.index() < 0 || vcu.index() >= static_cast<int>(program_.vcus.size())) {
+    return InvalidArgument("execute: the Program has ", program_.vcus.size(), " VCUs, asked for ",
+                           vcu.index());
+  }
+  state->program = &program_.vcus[vcu.index()];
+  const VcuProgram& p = *state->program;
+  OC_RETURN_IF_ERROR(PrepareSegments(*state));
+  state->lane_commands.resize(p.lanes.size());
+  state->commands = std::vector<CommandState>(p.commands.size());
+  for (size_t i = 0; i < p.commands.size(); ++i) {
+    state->lane_commands[p.commands[i].lane].push_back(static_cast<int>(i));
+    BindCommand(*state, static_cast<int>(i));
+  }
+  for (size_t lane = 0; lane < p.lanes.size(); ++lane) {
+    OC_ASSIGN_OR_RETURN(auto queue, vcu.slice().CreateQueue(ToString(p.lanes[lane])));
+    OC_ASSIGN_OR_RETURN(auto event, vcu.slice().CreateEvent());
+    state->queues.push_back(std::move(queue));
+    state->events.push_back(std::move(event));
+    state->staging.emplace_back();
+  }
+  for (size_t g = 0; g < program_.groups.size(); ++g) {
+    const std::vector<int>& members = program_.groups[g].vcus;
+    state->groups.push_back(nullptr);
+    if (std::find(members.begin(), members.end(), vcu.index()) == members.end()) continue;
+    if (vcu.transport() == nullptr) {
+      return InvalidArgument("execute: VCU ", p.name, " is in a group but has no transport");
+    }
+    state->groups.back() = std::make_unique<Group>(
+        *vcu.transport(), members,
+        GroupOptions{.id = static_cast<int64_t>(g), .epoch = options_.epoch,
+                     .timeout_seconds = options_.timeout_seconds});
+  }
+  vcus_.push_back(std::move(state));
+  return OkStatus();
+}
+
+Status StepExecutor::PrepareSegments(VcuState& v) {
+  for (const Segment& segment : v.program->segments) {
+    std::vector<PreparedCall> calls;
+    for (const Call& call : segment.calls) {
+      std::unique_ptr<PreparedOp>& op = v.prepared[call.cost_key];
+      // Random ops with equal keys differ in attributes that do not change cost.
+      const std::string unique = absl::StrCat(call.cost_key, call.attrs.ToString());
+      std::unique_ptr<PreparedOp>& exact = call.def->random ? v.prepared[unique] : op;
+      if (exact == nullptr) {
+        auto prepared = v.vcu->slice().Prepare({.def = call.def, .attrs = call.attrs,
+                                                .inputs = call.input_types,
+                                                .outputs = call.output_types,
+                                                .accumulate = call.accumulate});
+        if (!prepared.ok()) {
+          return Annotate(prepared.status(), absl::StrCat("prepare ", segment.name, " on VCU ",
+                                                          v.program->name));
+        }
+        exact = std::move(prepared).value();
+      }
+      const int64_t planned = call.workspace == kNone ? 0 : segment.slots[call.workspace].bytes;
+      if (exact->workspace_bytes() > planned) {
+        return FailedPrecondition("op ", call.cost_key, " on VCU ", v.program->name, " needs ",
+                                  exact->workspace_bytes(), " bytes of workspace, the profile says ",
+                                  planned, ": profile again");
+      }
+      calls.push_back({exact.get(), call.inputs, call.outputs, call.workspace});
+    }
+    v.segments.push_back(std::move(calls));
+  }
+  return OkStatus();
+}
+
+void StepExecutor::BindCommand(VcuState& v, int index) {
+  const Command& c = v.program->commands[index];
+  if (c.kind != CommandKind::kCompute) return;
+  CommandState& state = v.commands[index];
+  size_t total = 0;
+  for (const PreparedCall& call : v.segments[c.segment]) {
+    total += call.inputs.size() + call.outputs.size();
+  }
+  state.ranges.reserve(total);  // pointers into it are kept
+  for (const PreparedCall& call : v.segments[c.segment]) {
+    BoundCall bound{.op = call.op};
+    bound.inputs = state.ranges.data() + state.ranges.size();
+    bound.num_inputs = call.inputs.size();
+    for (int slot : call.inputs) state.ranges.push_back(v.vcu->range(c.slots[slot]));
+    bound.outputs = state.ranges.data() + state.ranges.size();
+    bound.num_outputs = call.outputs.size();
+    for (int slot : call.outputs) state.ranges.push_back(v.vcu->range(c.slots[slot]));
+    if (call.workspace != kNone) bound.workspace = v.vcu->range(c.slots[call.workspace]);
+    state.calls.push_back(bound);
+  }
+}
+
+void StepExecutor::Start() {
+  for (auto& v : vcus_) {
+    for (size_t lane = 0; lane < v->lane_commands.size(); ++lane) {
+      v->threads.emplace_back([this, state = v.get(), lane] {
+        LaneLoop(*state, static_cast<int>(lane));
+      });
+    }
+  }
+}
+
+void StepExecutor::LaneLoop(VcuState& v, int lane) {
+  uint32_t round = 0;
+  for (;;) {
+    round_.wait(round, std::memory_order_acquire);
+    const uint32_t now = round_.load(std::memory_order_acquire);
+    if (stop_.load(std::memory_order_acquire)) return;
+    if (now == round) continue;
+    round = now;
+    for (int index : v.lane_commands[lane]) {
+      for (int wait : v.program->commands[index].waits) Await(v.commands[wait].done, round);
+      CommandState& state = v.commands[index];
+      if (!failed()) {
+        state.begin_nanos = NowNanos();
+        const Status status = RunCommand(v, lane, index);
+        state.end_nanos = NowNanos();
+        if (!status.ok()) {
+          const Command& c = v.program->commands[index];
+          Fail(Annotate(status, absl::StrCat(
+              "VCU ", v.program->name, ", ", Name(c.kind), " ", c.name,
+              c.micro_batch == kNone ? "" : absl::StrCat(" of micro-batch ", c.micro_batch))));
+        }
+      }
+      state.done.store(round, std::memory_order_release);
+      state.done.notify_all();
+    }
+    if (running_.fetch_sub(1, std::memory_order_acq_rel) == 1) running_.notify_all();
+  }
+}
+
+void StepExecutor::Fail(const Status& status) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (status_.ok()) status_ = status;
+  }
+  failed_.store(true, std::memory_order_release);
+  for (auto& v : vcus_) {
+    if (v->vcu->transport() != nullptr) {
+      v->vcu->transport()->Abort(absl::AbortedError(status.message()));
+    }
+  }
+}
+
+Status StepExecutor::Run(StepHost& host) {
+  if (failed()) return FailedPrecondition("execute: the executor failed before");
+  host_ = &host;
+  uint32_t lanes = 0;
+  for (auto& v : vcus_) lanes += static_cast<uint32_t>(v->lane_commands.size());
+  running_.store(lanes, std::memory_order_release);
+  round_.fetch_add(1, std::memory_order_acq_rel);
+  round_.notify_all();
+  Await(running_, 0);
+  std::lock_guard<std::mutex> lock(mutex_);
+  return status_;
+}
+
+StatusOr<std::span<std::byte>> StepExecutor::HostBytes(VcuState& v, int lane, const Range& range,
+                                                       bool read) {
+  const std::span<std::byte> view = v.vcu->view(range);
+  if (!view.empty() || range.bytes == 0) return view;
+  std::vector<std::byte>& staging = v.staging[lane];
+  if (staging.size() < static_cast<size_t>(range.bytes)) staging.resize(range.bytes);
+  const std::span<std::byte> bytes(staging.data(), static_cast<size_t>(range.bytes));
+  if (read) {
+    OC_RETURN_IF_ERROR(v.queues[lane]->CopyToHost(bytes, v.vcu->range(range)));
+    OC_RETURN_IF_ERROR(Synchronize(v, lane));
+  }
+  return bytes;
+}
+
+Status StepExecutor::WriteBack(VcuState& v, int lane, const Range& range,
+                               std::span<std::byte> bytes) {
+  if (bytes.data() != v.staging[lane].data()) return OkStatus();
+  OC_RETURN_IF_ERROR(v.queues[lane]->CopyFromHost(v.vcu->range(range), bytes));
+  return Synchronize(v, lane);
+}
+
+Status StepExecutor::Synchronize(VcuState& v, int lane) {
+  OC_RETURN_IF_ERROR(v.queues[lane]->Record(*v.events[lane]));
+  return v.events[lane]->Wait(options_.timeout_seconds);
+}
+
+Status StepExecutor::RunCompute(VcuState& v, int lane, CommandState& state) {
+  Queue& queue = *v.queues[lane];
+  for (const BoundCall& call : state.calls) {
+    OC_RETURN_IF_ERROR(queue.Enqueue(*call.op, {call.inputs, call.num_inputs},
+                                     {call.outputs, call.num_outputs}, call.workspace));
+  }
+  return Synchronize(v, lane);
+}
+
+Status StepExecutor::RunCollective(VcuState& v, const Command& c) {
+  const std::span<std::byte> data = v.vcu->view(c.writes[0]);
+  if (data.empty() && c.writes[0].bytes > 0) {
+    return Unimplemented("collective on memory that the host cannot reach");
+  }
+  const std::span<std::byte> scratch =
+      c.writes.size() > 1 ? v.vcu->view(c.writes[1]) : std::span<std::byte>();
+  return AllReduceInPlace(*v.groups[c.group], {.bytes = data, .dtype = c.dtype, .scratch = scratch});
+}
+
+Status StepExecutor::RunCommand(VcuState& v, int lane, int index) {
+  const Command& c = v.program->commands[index];
+  const double timeout = options_.timeout_seconds;
+  // Messages of different executors over one transport are kept apart by the epoch.
+  const int64_t tag = c.tag + (options_.epoch << 40);
+  switch (c.kind) {
+    case CommandKind::kCompute: return RunCompute(v, lane, v.commands[index]);
+    case CommandKind::kSend: {
+      OC_ASSIGN_OR_RETURN(auto bytes, HostBytes(v, lane, c.reads[0], /*read=*/true));
+      return v.vcu->transport()->Send(c.peer, tag, bytes, timeout);
+    }
+    case CommandKind::kRecv: {
+      OC_ASSIGN_OR_RETURN(auto bytes, HostBytes(v, lane, c.writes[0], /*read=*/false));
+      OC_RETURN_IF_ERROR(v.vcu->transport()->Recv(c.peer, tag, bytes, timeout));
+      return WriteBack(v, lane, c.writes[0], bytes);
+    }
+    case CommandKind::kCollective: return RunCollective(v, c);
+    case CommandKind::kCopy: {
+      OC_RETURN_IF_ERROR(
+          v.queues[lane]->Copy(v.vcu->range(c.writes[0]), v.vcu->range(c.reads[0])));
+      return Synchronize(v, lane);
+    }
+    case CommandKind::kFeed: {
+      OC_ASSIGN_OR_RETURN(auto bytes, HostBytes(v, lane, c.writes[0], /*read=*/false));
+      OC_RETURN_IF_ERROR(host_->Feed(v.vcu->index(), c.name, c.micro_batch, bytes));
+      return WriteBack(v, lane, c.writes[0], bytes);
+    }
+    case CommandKind::kSnapshot: {
+      OC_ASSIGN_OR_RETURN(auto bytes, HostBytes(v, lane, c.reads[0], /*read=*/true));
+      return host_->Snapshot(v.vcu->index(), c.name, c.micro_batch, bytes);
+    }
+  }
+  return Internal("unknown command");
+}
+
+VcuTimes StepExecutor::times(int vcu) const {
+  VcuTimes t;
+  for (const auto& v : vcus_) {
+    if (v->vcu->index() != vcu || v->commands.empty()) continue;
+    int64_t first = v->commands[0].begin_nanos, last = 0, compute = 0;
+    std::vector<std::pair<int64_t, int64_t>> transfers, computing;
+    for (size_t i = 0; i < v->commands.size(); ++i) {
+      const CommandState& c = v->commands[i];
+      first = std::min(first, c.begin_nanos);
+      last = std::max(last, c.end_nanos);
+      const CommandKind kind = v->program->commands[i].kind;
+      if (kind == CommandKind::kCompute) {
+        compute += c.end_nanos - c.begin_nanos;
+        computing.emplace_back(c.begin_nanos, c.end_nanos);
+      } else if (kind == CommandKind::kRecv || kind == CommandKind::kSend ||
+                 kind == CommandKind::kCollective) {
+        transfers.emplace_back(c.begin_nanos, c.end_nanos);
+      }
+    }
+    // The union of the transfers, less what lies under computation (which is in order on one lane).
+    std::sort(transfers.begin(), transfers.end());
+    int64_t covered = 0, exposed = 0;
+    for (auto [begin, end] : transfers) {
+      begin = std::max(begin, covered);
+      if (begin >= end) continue;
+      covered = end;
+      exposed += end - begin;
+      for (const auto& [a, b] : computing) {
+        exposed -= std::max<int64_t>(0, std::min(b, end) - std::max(a, begin));
+      }
+    }
+    t.step_seconds = static_cast<double>(last - first) * 1e-9;
+    t.compute_seconds = static_cast<double>(compute) * 1e-9;
+    t.exposed_comm_seconds = static_cast<double>(exposed) * 1e-9;
+    t.bubble_fraction = last > first ? 1.0 - t.compute_seconds / t.step_seconds : 0;
+  }
+  return t;
+}
+
+std::vector<TraceSpan> StepExecutor::spans() const {
+  std::vector<TraceSpan> result;
+  for (const auto& v : vcus_) {
+    for (size_t i = 0; i < v->commands.size(); ++i) {
+      result.push_back({v->vcu->index(), v->program->commands[i].lane, static_cast<int32_t>(i),
+                        v->commands[i].begin_nanos, v->commands[i].end_nanos});
+    }
+  }
+  return result;
+}
+
+std::vector<ImplementationCount> StepExecutor::implementations() const {
+  std::map<std::pair<std::string, std::string>, int64_t> counts;
+  for (const auto& v : vcus_) {
+    for (const Command& c : v->program->commands) {
+      if (c.kind != CommandKind::kCompute) continue;
+      const std::vector<Call>& calls = v->program->segments[c.segment].calls;
+      for (size_t i = 0; i < calls.size(); ++i) {
+        ++counts[{calls[i].def->name, v->segments[c.segment][i].op->implementation()}];
+      }
+    }
+  }
+  std::vector<ImplementationCount> result;
+  for (const auto& [key, calls] : counts) result.push_back({key.first, key.second, calls});
+  return result;
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<Executor>> Executor::Create(const Program& program,
+                                                     const std::vector<Vcu*>& vcus,
+                                                     const ExecutorOptions& options) {
+  auto executor = std::make_unique<StepExecutor>(program, options);
+  for (Vcu* vcu : vcus) OC_RETURN_IF_ERROR(executor->Add(*vcu));
+  executor->Start();
+  return std::unique_ptr<Executor>(std::move(executor));
+}
+
+std::vector<TraceEvent> NameSpans(const Program& program, const std::vector<TraceSpan>& spans) {
+  std::vector<TraceEvent> events;
+  for (const TraceSpan& s : spans) {
+    const VcuProgram& v = program.vcus[s.vcu];
+    const Command& c = v.commands[s.command];
+    events.push_back({absl::StrCat(Name(c.kind), " ", c.name), v.name, ToString(v.lanes[s.lane]),
+                      s.begin_nanos, s.end_nanos});
+  }
+  return events;
+}
+
+}  // namespace oc

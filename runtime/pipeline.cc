@@ -1,0 +1,327 @@
+#include "openclaw/runtime/pipeline.h"
+
+#include <absl/strings/str_format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <set>
+
+#include "openclaw/comm/all_reduce.h"
+#include "openclaw/core/clock.h"
+#include "openclaw/core/logging.h"
+#include "openclaw/graph/autodiff.h"
+#include "openclaw/graph/passes.h"
+#include "openclaw/optim/learning_rate.h"
+#include "openclaw/runtime/pipeline_internal.h"
+#include "openclaw/runtime/profiler.h"
+
+namespace oc {
+namespace {
+
+Status CheckOptions(const PipelineOptions& o) {
+  if (o.amp_level != AmpLevel::kO0) {
+    return Unimplemented("precision.amp_level ", Name(o.amp_level), "; there is O0 (f32)");
+  }
+  if (o.shard != 0) return Unimplemented("parallel.shard ", o.shard, "; there is 0");
+  if (o.allreduce_algorithm != AllReduce::kAuto && o.allreduce_algorithm != AllReduce::kRing) {
+    return Unimplemented("comm_options.allreduce_algorithm ", Name(o.allreduce_algorithm),
+                         "; there is ring");
+  }
+  if (o.recompute != "auto" && o.recompute != "none" && o.recompute != "marked") {
+    return Unimplemented("parallel.recompute '", o.recompute, "'; there are auto, none, marked");
+  }
+  return OkStatus();
+}
+
+double Flops(const Graph& graph) {
+  double flops = 0;
+  for (const Node& node : graph.nodes) {
+    // What is run again to save memory is no useful work.
+    if (node.phase == Phase::kRecompute) continue;
+    std::vector<TensorType> inputs, outputs;
+    for (int v : node.inputs) inputs.push_back(graph.value(v).type);
+    for (int v : node.outputs) outputs.push_back(graph.value(v).type);
+    flops += DefaultCost(*node.def, {inputs, node.attrs}, outputs).flops;
+  }
+  return flops;
+}
+
+}  // namespace
+
+// The host's side of a training step.
+class ElasticPipeline::TrainHost : public StepHost {
+ public:
+  TrainHost(const ElasticPipeline& pipeline, std::span<const MicroBatch> batches, double lr)
+      : pipeline_(pipeline), batches_(batches), lr_(static_cast<float>(lr)),
+        results_(pipeline.program().metrics.size(), 0.0f) {}
+
+  Status Feed(int vcu, const std::string& name, int g, std::span<std::byte> to) override {
+    if (name == "metrics") {
+      std::memset(to.data(), 0, to.size());
+      const float stop = pipeline_.stop_requested_.load(std::memory_order_relaxed) ? 1 : 0;
+      std::memcpy(to.data() + to.size() - 4, &stop, 4);
+      return OkStatus();
+    }
+    if (name == "rng") return Store<int64_t>(to, RngWords(pipeline_.options_.seed, pipeline_.step_,
+                                                          g * pipeline_.plan().micro_batch));
+    if (name == "lr") return Store<float>(to, {{lr_}});
+    if (name == "step") return Store<float>(to, {{static_cast<float>(pipeline_.step_ + 1)}});
+    if (name == "inv_micro_batches") {
+      return Store<float>(to, {{1.0f / static_cast<float>(pipeline_.plan().micro_batches)}});
+    }
+    for (size_t i = 0; i < batches_.size(); ++i) {
+      if (batches_[i].number == g) return CopyFeature(*pipeline_.dataset_, batches_[i], name, to);
+    }
+    return Internal("micro-batch ", g, " of input ", name, " was not loaded");
+  }
+
+  Status Snapshot(int vcu, const std::string& name, int, std::span<const std::byte> from) override {
+    if (name != "metrics") return OkStatus();
+    // The same on every VCU of the job: one keeps it.
+    if (vcu == pipeline_.cluster_.vcus()[0]->index()) {
+      std::memcpy(results_.data(), from.data(), from.size());
+    }
+    return OkStatus();
+  }
+
+  const std::vector<float>& results() const { return results_; }
+
+ private:
+  const ElasticPipeline& pipeline_;
+  std::span<const MicroBatch> batches_;
+  float lr_;
+  std::vector<float> results_;
+};
+
+ElasticPipeline::~ElasticPipeline() = default;
+
+StatusOr<std::unique_ptr<ElasticPipeline>> ElasticPipeline::Create(
+    const Graph& model, Cluster& cluster, const HybridOptimizer& optimizer,
+    const PipelineOptions& options) {
+  OC_RETURN_IF_ERROR(CheckOptions(options));
+  OC_RETURN_IF_ERROR(CheckSchedule(optimizer.options().schedule));
+  std::unique_ptr<ElasticPipeline> pipeline(new ElasticPipeline(cluster, optimizer, options));
+  pipeline->next_epoch_ = options.epoch * 1000;
+  OC_RETURN_IF_ERROR(pipeline->BuildGraphs(model));
+  OC_RETURN_IF_ERROR(pipeline->LoadProfile());
+  OC_RETURN_IF_ERROR(pipeline->MakePlan());
+  for (const auto& vcu : cluster.vcus()) {
+    const VcuProgram& p = pipeline->program().vcus[vcu->index()];
+    OC_RETURN_IF_ERROR(vcu->Reserve(p.state_bytes, p.step_bytes));
+  }
+  OC_RETURN_IF_ERROR(pipeline->InitializeState());
+  OC_RETURN_IF_ERROR(pipeline->MakeExecutor());
+  return pipeline;
+}
+
+Status ElasticPipeline::BuildGraphs(const Graph& model) {
+  model_ = model;
+  DimBinding binding;
+  for (const std::string& name : model.UnboundDims()) {
+    if (name != "B") {
+      return InvalidArgument("model ", model.name, ": dimension ", name,
+                             " is not bound; only the batch, B, is bound by training");
+    }
+    binding[name] = options_.micro_batch;
+  }
+  OC_ASSIGN_OR_RETURN(const Graph bound, model.Bind(binding));
+  OC_ASSIGN_OR_RETURN(joint_, Differentiate(bound));
+  PassOptions passes;
+  if (options_.recompute == "none") passes.disabled.push_back("recompute_marked");
+  OC_RETURN_IF_ERROR(RunPasses(joint_, DefaultPasses(), passes));
+  OC_ASSIGN_OR_RETURN(update_, optimizer_.BuildUpdate(joint_));
+  return OkStatus();
+}
+
+Status ElasticPipeline::LoadProfile() {
+  if (!options_.profile_path.empty() && std::filesystem::exists(options_.profile_path)) {
+    auto table = CostTable::Load(options_.profile_path);
+    if (table.ok()) {
+      costs_ = std::move(table).value();
+    } else {
+      OC_LOG_WARNING(table.status().message(), "; measuring anew");
+    }
+  }
+  // All start from the same costs, whatever their disks hold.
+  OC_ASSIGN_OR_RETURN(const std::string shared,
+                      cluster_.job().Broadcast(costs_.ToJson(), 0, "profile", options_.timeout_seconds));
+  OC_ASSIGN_OR_RETURN(costs_, CostTable::FromJson(shared));
+  OC_RETURN_IF_ERROR(ProfileGraphs(cluster_, joint_, &update_, costs_,
+                                   {.seconds = options_.profile_seconds,
+                                    .timeout_seconds = std::max(60.0, options_.timeout_seconds)}));
+  if (!options_.profile_path.empty() && cluster_.job().rank() == 0) {
+    OC_RETURN_IF_ERROR(costs_.Save(options_.profile_path));
+  }
+  return OkStatus();
+}
+
+PartitionOptions ElasticPipeline::MakePartitionOptions() const {
+  PartitionOptions o;
+  o.micro_batch = options_.micro_batch;
+  o.global_batch = options_.global_batch;
+  o.gradient_accumulation = options_.gradient_accumulation;
+  o.pipeline_depth = options_.pipeline_depth;
+  o.data_parallel = options_.data_parallel;
+  o.schedule = options_.schedule;
+  o.stages = options_.stages;
+  o.lower.scratch_bytes = [](int members, int64_t bytes) {
+    return AllReduceScratchBytes(members, bytes, DType::kF32);
+  };
+  return o;
+}
+
+// Rank 0 plans, everybody realises the same plan and compares what came of it.
+Status ElasticPipeline::MakePlan() {
+  OC_RETURN_IF_ERROR(cluster_.MeasureLinks(options_.timeout_seconds));
+  DynamicGraphPartitioner partitioner(joint_, &update_, cluster_.spec(), costs_);
+  const PartitionOptions partition = MakePartitionOptions();
+  std::string text;
+  Status status;
+  if (cluster_.job().rank() == 0) {
+    if (!options_.plan_json.empty()) {
+      text = options_.plan_json;
+    } else {
+      auto planned = partitioner.Partition(partition);
+      status = planned.status();
+      text = planned.ok() ? planned->plan.ToJson() : absl::StrCat("!", status.message());
+    }
+  }
+  OC_ASSIGN_OR_RETURN(text, cluster_.job().Broadcast(text, 0, "plan", options_.timeout_seconds));
+  OC_RETURN_IF_ERROR(status);
+  if (!text.empty() && text[0] == '!') return InvalidArgument("rank 0 could not plan: ", text.substr(1));
+  OC_ASSIGN_OR_RETURN(Plan plan, Plan::FromJson(text));
+  if (plan.graph_fingerprint != GraphFingerprint(joint_)) {
+    return InvalidArgument("plan: it was made for another model or micro-batch (graph ",
+                           plan.graph_fingerprint, ", this one is ", GraphFingerprint(joint_), ")");
+  }
+  OC_ASSIGN_OR_RETURN(planned_, partitioner.Realize(std::move(plan), partition));
+  OC_RETURN_IF_ERROR(cluster_.job().Agree(
+      absl::StrFormat("%016x", Fingerprint(planned_.program)), "program", options_.timeout_seconds));
+  std::set<int64_t> mine;
+  for (const auto& vcu : cluster_.vcus()) {
+    for (const Command& c : program().vcus[vcu->index()].commands) {
+      if (c.kind != CommandKind::kFeed || c.micro_batch == kNone) continue;
+      const int v = joint_.FindValue(c.name);
+      if (v != kNone && joint_.value(v).kind == ValueKind::kData) mine.insert(c.micro_batch);
+    }
+  }
+  mine_.assign(mine.begin(), mine.end());
+  step_flops_ = Flops(joint_) * planned_.plan.micro_batches + Flops(update_);
+  return OkStatus();
+}
+
+Status ElasticPipeline::MakeExecutor() {
+  OC_ASSIGN_OR_RETURN(executor_,
+                      Executor::Create(program(), cluster_.local(),
+                                       {.timeout_seconds = options_.timeout_seconds,
+                                        .epoch = next_epoch_++}));
+  return OkStatus();
+}
+
+int64_t ElasticPipeline::predicted_process_bytes() const {
+  int64_t bytes = 0;
+  for (const auto& vcu : cluster_.vcus()) {
+    const VcuProgram& p = program().vcus[vcu->index()];
+    bytes += p.state_bytes + p.step_bytes;
+  }
+  if (loader_ != nullptr) bytes += loader_->buffer_bytes();
+  return bytes;
+}
+
+StatusOr<Batches> ElasticPipeline::UseData(const Dataset& dataset, int64_t steps) {
+  for (const Value& v : joint_.values) {
+    if (v.kind != ValueKind::kData) continue;
+    const int feature = dataset.FindFeature(v.name);
+    if (feature < 0) {
+      return InvalidArgument("the data set has no feature '", v.name, "', which model ", model_.name,
+                             " reads");
+    }
+    const RowLayout& layout = dataset.layouts()[feature];
+    if (layout.dtype != v.type.dtype || layout.bytes * options_.micro_batch != v.type.bytes()) {
+      return InvalidArgument("data '", v.name, "': a sample is ",
+                             dataset.features()[feature].type.ToString(), ", model ", model_.name,
+                             " reads ", v.type.ToString(), " for ", options_.micro_batch);
+    }
+  }
+  SampleOrderOptions order{.size = dataset.size(), .micro_batch = options_.micro_batch,
+                           .micro_batches = planned_.plan.micro_batches, .shuffle = true,
+                           .seed = options_.seed};
+  OC_RETURN_IF_ERROR(SampleOrder::Validate(order));
+  dataset_ = &dataset;
+  loader_.reset();
+  if (!mine_.empty()) {
+    OC_ASSIGN_OR_RETURN(loader_, Loader::Create(dataset, {.order = order, .mine = mine_,
+                                                          .first_step = step_,
+                                                          .workers = options_.data_workers}));
+  }
+  return Batches(SampleOrder(order), step_, steps);
+}
+
+// This process's micro-batches of `batch`: from the loader where it is the loader's next one, else read
+// now.
+StatusOr<std::span<const MicroBatch>> ElasticPipeline::Load(const Batch& batch) {
+  if (mine_.empty()) return std::span<const MicroBatch>();
+  if (loader_ != nullptr && loader_->position() == batch.step) {
+    const SampleOrder& order = loader_->order();
+    std::vector<int64_t> indices(static_cast<size_t>(order.options().micro_batch));
+    bool same = static_cast<int64_t>(batch.indices.size()) == order.global_batch();
+    for (int64_t g : mine_) {
+      if (!same) break;
+      order.Indices(batch.step, g, indices);
+      same = std::equal(indices.begin(), indices.end(),
+                        batch.indices.begin() + g * order.options().micro_batch);
+    }
+    if (same) return loader_->NextStep();
+  }
+  const int64_t b = options_.micro_batch;
+  if (static_cast<int64_t>(batch.indices.size()) != global_batch()) {
+    return InvalidArgument("step: a batch of ", batch.indices.size(), " samples, the plan takes ",
+                           global_batch());
+  }
+  if (direct_.empty()) {
+    for (size_t i = 0; i < mine_.size(); ++i) direct_.emplace_back(*dataset_, b);
+  }
+  for (size_t i = 0; i < mine_.size(); ++i) {
+    direct_[i].number = mine_[i];
+    OC_RETURN_IF_ERROR(direct_[i].Fill(
+        std::span<const int64_t>(batch.indices).subspan(mine_[i] * b, static_cast<size_t>(b))));
+  }
+  return std::span<const MicroBatch>(direct_);
+}
+
+StatusOr<StepResult> ElasticPipeline::Step(const Batch& batch) {
+  if (dataset_ == nullptr) return FailedPrecondition("step: call UseData first");
+  OC_RETURN_IF_ERROR(cluster_.failure());
+  if (executor_ == nullptr) OC_RETURN_IF_ERROR(MakeExecutor());
+  const double begin = NowSeconds();
+  OC_ASSIGN_OR_RETURN(const std::span<const MicroBatch> batches, Load(batch));
+  const double loaded = NowSeconds();
+  StepResult result;
+  result.lr = LearningRate(optimizer_.options().schedule, optimizer_.lr(), step_,
+                           std::max<int64_t>(options_.total_steps, step_ + 1));
+  TrainHost host(*this, batches, result.lr);
+  const Status ran = executor_->Run(host);
+  if (!ran.ok()) {
+    // Who died is a better answer than which command noticed.
+    const Status failure = cluster_.failure();
+    return failure.ok() ? Annotate(ran, absl::StrCat("step ", step_ + 1))
+                        : Annotate(failure, absl::StrCat("step ", step_ + 1));
+  }
+  result.step = ++step_;
+  const std::vector<std::string>& names = program().metrics;
+  for (size_t i = 0; i < names.size(); ++i) result.metrics[names[i]] = host.results()[i];
+  result.loss = result.metrics["loss_sum"] / result.metrics["loss_count"];
+  result.grad_norm = std::sqrt(result.metrics["grad_norm_sq"]);
+  result.stop = result.metrics["stop"] > 0;
+  result.data_wait_seconds = loaded - begin;
+  for (const auto& vcu : cluster_.vcus()) {
+    result.exposed_comm_seconds = std::max(result.exposed_comm_seconds,
+                                           executor_->times(vcu->index()).exposed_comm_seconds);
+  }
+  result.seconds = NowSeconds() - begin;
+  return result;
+}
+
+}  // namespace oc

@@ -1,0 +1,162 @@
+// ElasticPipeline: the training API. A model, a cluster and an optimizer become a plan and a Program;
+// Step runs it.
+//
+//   OC_ASSIGN_OR_RETURN(auto pipeline, oc::ElasticPipeline::Create(
+//       model, cluster, optimizer, {.micro_batch = 8, .global_batch = 512, .pipeline_depth = 2}));
+//   OC_ASSIGN_OR_RETURN(oc::Batches batches, pipeline->UseData(dataset, /*steps=*/1000));
+//   for (const oc::Batch& batch : batches) {
+//     OC_ASSIGN_OR_RETURN(oc::StepResult step, pipeline->Step(batch));
+//   }
+//   OC_RETURN_IF_ERROR(pipeline->Save("run/checkpoints"));
+//
+// Every process of the job makes the same calls in the same order. One thread at a time.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "openclaw/optim/optimizer.h"
+#include "openclaw/partitioner/partition.h"
+#include "openclaw/runtime/checkpoint/store.h"
+#include "openclaw/runtime/cluster.h"
+#include "openclaw/runtime/data/loader.h"
+#include "openclaw/runtime/executor.h"
+
+namespace oc {
+
+struct PipelineOptions {
+  int64_t micro_batch = 32;
+  std::optional<int64_t> global_batch;
+  std::optional<int64_t> gradient_accumulation;
+  std::optional<int64_t> pipeline_depth;
+  std::optional<int64_t> data_parallel;
+  std::string schedule = "auto";
+  std::string recompute = "auto";    // auto and marked: marked modules; none: keep everything
+  std::vector<std::string> stages;   // modules to cut after
+  AmpLevel amp_level = AmpLevel::kO0;
+  AllReduce allreduce_algorithm = AllReduce::kAuto;
+  int shard = 0;
+  uint64_t seed = 1;                 // of initial values, data order and dropout
+  int64_t total_steps = 0;           // what learning-rate schedules run towards
+  int data_workers = 1;
+  double timeout_seconds = 30;       // of every blocking call between VCUs
+  std::string plan_json;             // a plan to run again, instead of planning
+  std::string profile_path;          // op costs are read from and kept in this file, if given
+  double profile_seconds = 3;
+  int64_t epoch = 0;
+};
+
+struct StepResult {
+  int64_t step = 0;            // steps done, this one included
+  double loss = 0;             // mean over the global batch
+  double lr = 0;
+  double grad_norm = 0;        // before clipping
+  std::map<std::string, double> metrics;  // sums over the global batch: "correct", "loss_count", ...
+  double seconds = 0;          // whole, waiting for data included
+  double data_wait_seconds = 0;
+  double exposed_comm_seconds = 0;  // the largest of this process's VCUs
+  bool stop = false;           // some process asked to stop (RequestStop)
+};
+
+struct EvalResult {
+  double loss = 0;
+  double count = 0;            // of what the loss is a mean over
+  std::map<std::string, double> metrics;
+  std::optional<double> accuracy() const;  // correct / count, where the model counts correct answers
+};
+
+class ElasticPipeline {
+ public:
+  // Plans, checks, measures and initialises. Errors of every part, as they say; kUnimplemented for what
+  // is not built. `cluster` must outlive the pipeline; the optimizer is copied.
+  static StatusOr<std::unique_ptr<ElasticPipeline>> Create(const Graph& model, Cluster& cluster,
+                                                           const HybridOptimizer& optimizer,
+                                                           const PipelineOptions& options);
+  ~ElasticPipeline();
+
+  // Training reads `dataset`, which must outlive its use; its features are the model's data inputs by
+  // name. Returns the batches of `steps` steps from the present one on. Starts prefetching.
+  StatusOr<Batches> UseData(const Dataset& dataset, int64_t steps);
+  // One step on the samples of `batch` (indices only: each process loads those that its VCUs take).
+  StatusOr<StepResult> Step(const Batch& batch);
+  // Loss and metrics over the whole data set, in order; the last micro-batch may be smaller.
+  StatusOr<EvalResult> Evaluate(const Dataset& dataset);
+  // Runs the model forward on one micro-batch of `inputs` and returns output `name` on every process.
+  StatusOr<Tensor> Forward(const std::map<std::string, Tensor>& inputs, const std::string& name);
+
+  // Writes DIR/step-N (atomic) and keeps the newest `keep`; returns its path.
+  StatusOr<std::string> Save(const std::string& dir, int keep = 0, const std::string& config = "");
+  // Takes state, step and data position from a checkpoint folder of any plan. kInvalidArgument where a
+  // variable is missing or has another type.
+  Status Load(const std::string& path);
+  // Initial values from a safetensors file; every parameter must be there (strict), by name.
+  Status LoadWeights(const std::string& path);
+  // Makes this process ask all to stop: Step tells everybody in the same step. Signal-safe.
+  void RequestStop() { stop_requested_.store(true, std::memory_order_relaxed); }
+
+  int64_t step() const { return step_; }
+  const Plan& plan() const { return planned_.plan; }
+  const Program& program() const { return planned_.program; }
+  const Simulation& simulation() const { return planned_.simulation; }
+  const Graph& joint() const { return joint_; }
+  const HybridOptimizer& optimizer() const { return optimizer_; }
+  const CostTable& costs() const { return costs_; }
+  int64_t global_batch() const { return planned_.plan.micro_batch * planned_.plan.micro_batches; }
+  // Of the last training step.
+  Executor& executor() { return *executor_; }
+  Cluster& cluster() { return cluster_; }
+  // Memory of this process that the pipeline will take: arenas, buffers of the loader, and so on.
+  int64_t predicted_process_bytes() const;
+  // A variable or a reduced gradient ("grad.NAME") that one of this process's VCUs holds.
+  StatusOr<Tensor> ReadVariable(const std::string& name) const;
+  // The step arenas' floating-point work, for MFU: of one step over all VCUs.
+  double step_flops() const { return step_flops_; }
+
+ private:
+  class TrainHost;
+  class EvalHost;
+  struct Inference {  // a forward-only Program and its executor
+    Graph graph;
+    Plan plan;
+    Program program;
+    std::unique_ptr<Executor> executor;
+  };
+
+  ElasticPipeline(Cluster& cluster, const HybridOptimizer& optimizer, const PipelineOptions& options)
+      : cluster_(cluster), optimizer_(optimizer), options_(options) {}
+  Status BuildGraphs(const Graph& model);
+  Status LoadProfile();
+  Status MakePlan();
+  Status InitializeState();
+  Status MakeExecutor();
+  PartitionOptions MakePartitionOptions() const;
+  StatusOr<Inference*> InferenceFor(int64_t micro_batch, const std::vector<int>& counts,
+                                    const std::string& fetch);
+  StatusOr<std::span<const MicroBatch>> Load(const Batch& batch);
+
+  Cluster& cluster_;
+  HybridOptimizer optimizer_;
+  PipelineOptions options_;
+  Graph model_;              // as given
+  Graph joint_, update_;     // bound
+  CostTable costs_;
+  PlannedProgram planned_;
+  std::unique_ptr<Executor> executor_;
+  std::map<std::string, std::unique_ptr<Inference>> inference_;
+  int64_t next_epoch_ = 0;
+  int64_t step_ = 0;
+  double step_flops_ = 0;
+  std::map<int, int64_t> reserved_step_bytes_;  // by VCU, where inference needs more than training
+  std::vector<int64_t> mine_;  // logical micro-batches that this process loads
+  const Dataset* dataset_ = nullptr;
+  std::unique_ptr<Loader> loader_;
+  std::vector<MicroBatch> direct_;  // for batches that are not the loader's
+  std::atomic<bool> stop_requested_{false};
+};
+
+}  // namespace oc

@@ -1,0 +1,144 @@
+// ElasticPipeline: initial values, checkpoints, reading variables.
+#include <algorithm>
+#include <cstring>
+
+#include "openclaw/graph/initialize.h"
+#include "openclaw/runtime/pipeline.h"
+
+namespace oc {
+
+Status ElasticPipeline::InitializeState() {
+  for (const auto& vcu : cluster_.vcus()) {
+    for (const StateEntry& e : program().vcus[vcu->index()].state) {
+      Tensor value(e.type);
+      OC_RETURN_IF_ERROR(Annotate(Initialize(e.init, e.name, options_.seed, e.type, value.bytes()),
+                                  absl::StrCat("initialise ", e.name)));
+      OC_RETURN_IF_ERROR(vcu->Write(e.range, value.bytes()));
+    }
+  }
+  return OkStatus();
+}
+
+StatusOr<std::string> ElasticPipeline::Save(const std::string& dir, int keep,
+                                            const std::string& config) {
+  Job& job = cluster_.job();
+  // Rank 0 makes the folder; its answer is the barrier.
+  std::string begun = "ok";
+  if (job.rank() == 0) {
+    auto staging = BeginCheckpoint(dir, step_);
+    if (!staging.ok()) begun = std::string(staging.status().message());
+  }
+  OC_ASSIGN_OR_RETURN(begun, job.Broadcast(begun, 0, "checkpoint folder", options_.timeout_seconds));
+  if (begun != "ok") return absl::UnavailableError(begun);
+
+  std::vector<Tensor> copies;  // of memory that the host cannot see
+  std::vector<TensorSlice> slices;
+  for (const auto& vcu : cluster_.vcus()) {
+    for (const StateEntry& e : program().vcus[vcu->index()].state) {
+      if (!e.owner) continue;
+      std::span<const std::byte> bytes = vcu->view(e.range);
+      if (bytes.empty() && e.range.bytes > 0) {
+        copies.emplace_back(e.type);
+        OC_RETURN_IF_ERROR(vcu->Read(copies.back().bytes(), e.range));
+        bytes = copies.back().bytes();
+      }
+      const int64_t rows = e.type.shape.rank() == 0 ? 1 : e.type.shape[0].size();
+      slices.push_back({e.name, e.type, 0, rows, bytes});
+    }
+  }
+  auto written = WriteShard(StagingPath(dir, step_), absl::StrCat("rank-", job.rank()), slices);
+  // Everybody tells how it went, and the first failure is everybody's.
+  OC_ASSIGN_OR_RETURN(auto texts, job.AllGather(written.ok() ? written->ToJson()
+                                                    : absl::StrCat("!", written.status().message()),
+                                                "checkpoint shards", options_.timeout_seconds));
+  std::vector<ShardInfo> shards;
+  for (size_t r = 0; r < texts.size(); ++r) {
+    if (!texts[r].empty() && texts[r][0] == '!') {
+      return absl::UnavailableError(absl::StrCat("save checkpoint: rank ", r, ": ", texts[r].substr(1)));
+    }
+    OC_ASSIGN_OR_RETURN(ShardInfo info, ShardInfo::FromJson(texts[r]));
+    if (!info.tensors.empty()) shards.push_back(std::move(info));
+  }
+  std::string result;
+  if (job.rank() == 0) {
+    Manifest manifest{.step = step_, .seed = options_.seed,
+                      .data = {.samples = step_ * global_batch(),
+                               .dataset_size = dataset_ == nullptr ? 0 : dataset_->size()},
+                      .optimizer = optimizer_.name(),
+                      .schedule = optimizer_.options().schedule.name, .plan = plan().ToJson(),
+                      .config = config};
+    auto path = CommitCheckpoint(dir, std::move(manifest), shards, keep);
+    result = path.ok() ? *path : absl::StrCat("!", path.status().message());
+  }
+  OC_ASSIGN_OR_RETURN(result, job.Broadcast(result, 0, "checkpoint", options_.timeout_seconds));
+  if (!result.empty() && result[0] == '!') return absl::UnavailableError(result.substr(1));
+  return result;
+}
+
+Status ElasticPipeline::Load(const std::string& path) {
+  OC_ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(path));
+  for (const auto& vcu : cluster_.vcus()) {
+    for (const StateEntry& e : program().vcus[vcu->index()].state) {
+      const StoredTensor* stored = checkpoint.manifest().Find(e.name);
+      if (stored == nullptr) return InvalidArgument("load ", path, ": it holds no ", e.name);
+      if (!(stored->type == e.type)) {
+        return InvalidArgument("load ", path, ": ", e.name, " is ", stored->type.ToString(),
+                               ", the model has ", e.type.ToString());
+      }
+      Tensor value(e.type);
+      OC_RETURN_IF_ERROR(checkpoint.Read(e.name, value.bytes()));
+      OC_RETURN_IF_ERROR(vcu->Write(e.range, value.bytes()));
+    }
+  }
+  const Manifest& manifest = checkpoint.manifest();
+  if (manifest.seed != options_.seed) {
+    return InvalidArgument("load ", path, ": it was trained with seed ", manifest.seed,
+                           ", this run has seed ", options_.seed,
+                           "; data order and dropout would not go on as they were");
+  }
+  if (manifest.data.samples % global_batch() != 0) {
+    return InvalidArgument("load ", path, ": ", manifest.data.samples,
+                           " samples were consumed, which is no multiple of the global batch ",
+                           global_batch());
+  }
+  step_ = manifest.step;
+  if (manifest.data.samples / global_batch() != step_) {
+    return InvalidArgument("load ", path, ": step ", step_, " after ", manifest.data.samples,
+                           " samples does not fit a global batch of ", global_batch());
+  }
+  loader_.reset();
+  return OkStatus();
+}
+
+Status ElasticPipeline::LoadWeights(const std::string& path) {
+  OC_ASSIGN_OR_RETURN(const SafetensorsReader reader, SafetensorsReader::Open(path));
+  for (const auto& vcu : cluster_.vcus()) {
+    for (const StateEntry& e : program().vcus[vcu->index()].state) {
+      if (!e.is_parameter && !e.is_model_state) continue;
+      OC_ASSIGN_OR_RETURN(const Tensor value, reader.Read(e.name));
+      if (!(value.type() == e.type)) {
+        return InvalidArgument("load ", path, ": ", e.name, " is ", value.type().ToString(),
+                               ", the model has ", e.type.ToString());
+      }
+      OC_RETURN_IF_ERROR(vcu->Write(e.range, value.bytes()));
+    }
+  }
+  return OkStatus();
+}
+
+StatusOr<Tensor> ElasticPipeline::ReadVariable(const std::string& name) const {
+  for (const auto& vcu : cluster_.vcus()) {
+    const VcuProgram& p = program().vcus[vcu->index()];
+    for (const auto* list : {&p.state, &p.gradients}) {
+      for (const StateEntry& e : *list) {
+        if (e.name != name) continue;
+        Tensor value(e.type);
+        OC_RETURN_IF_ERROR(vcu->Read(value.bytes(), e.range));
+        return value;
+      }
+    }
+  }
+  return InvalidArgument("read variable ", name, ": no VCU of this process holds it");
+}
+
+}  // namespace oc

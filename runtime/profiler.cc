@@ -1,0 +1,224 @@
+#include "openclaw/runtime/profiler.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <thread>
+
+#include "openclaw/core/clock.h"
+#include "openclaw/core/logging.h"
+#include "openclaw/core/rng.h"
+
+namespace oc {
+namespace {
+
+constexpr int64_t kAlign = 64;
+int64_t Align(int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
+
+struct Operand {
+  int64_t offset = 0;
+  int64_t bytes = 0;
+};
+
+struct Candidate {
+  const CostRequest* request = nullptr;
+  std::unique_ptr<PreparedOp> op;
+  std::vector<BufferRange> inputs, outputs;
+  BufferRange workspace;
+  std::vector<double> seconds;
+};
+
+// Places operands one after the other in a ring of memory, so that what is not handed over has left the
+// near caches by the time it is used again.
+class Placer {
+ public:
+  Placer(Buffer& buffer) : buffer_(buffer) {}
+  BufferRange Take(int64_t bytes) {
+    if (cursor_ + bytes > buffer_.bytes()) cursor_ = 0;
+    const BufferRange r = {&buffer_, cursor_, bytes};
+    cursor_ += Align(bytes);
+    return r;
+  }
+
+ private:
+  Buffer& buffer_;
+  int64_t cursor_ = 0;
+};
+
+int64_t OutputBytes(const CostRequest& r, size_t i, const std::vector<int64_t>& opaque) {
+  if ((r.def->opaque_outputs >> i & 1) == 0) return r.outputs[i].bytes();
+  size_t index = 0;
+  for (size_t j = 0; j < i; ++j) index += r.def->opaque_outputs >> j & 1;
+  return opaque[index];
+}
+
+int64_t TotalBytes(const Candidate& c) {
+  int64_t total = Align(c.op->workspace_bytes());
+  for (const TensorType& t : c.request->inputs) total += Align(t.bytes());
+  const std::vector<int64_t> opaque = c.op->opaque_bytes();
+  for (size_t i = 0; i < c.request->outputs.size(); ++i) {
+    total += Align(OutputBytes(*c.request, i, opaque));
+  }
+  return total;
+}
+
+// Small floats of both signs; integers zero, which every op takes as an index or a label.
+Status Fill(Slice& slice, Queue& queue, const BufferRange& range, DType dtype) {
+  std::vector<std::byte> values(static_cast<size_t>(range.bytes));
+  const int64_t n = range.bytes * 8 / SizeInBits(dtype);
+  const Philox rng(7);
+  if (IsFloat(dtype)) {
+    for (int64_t i = 0; i < std::min<int64_t>(n, 1 << 16); i += 4) {
+      const Philox::Words words = rng.Block(1, static_cast<uint64_t>(i));
+      for (int64_t j = i; j < std::min(i + 4, n); ++j) {
+        StoreElement(dtype, values.data(), j, 0.02 + 0.5 * UniformFloat(words[j - i]));
+      }
+    }
+    const size_t block = static_cast<size_t>(std::min<int64_t>(n, 1 << 16)) * SizeInBytes(dtype);
+    for (size_t at = block; at < values.size(); at += block) {
+      std::memcpy(values.data() + at, values.data(), std::min(block, values.size() - at));
+    }
+  }
+  return queue.CopyFromHost(range, values);
+}
+
+}  // namespace
+
+StatusOr<CostTable> MeasureCosts(Slice& slice, const std::vector<CostRequest>& requests,
+                                 const ProfileOptions& options) {
+  CostTable table;
+  std::vector<Candidate> candidates;
+  int64_t largest = 0, total = 0;
+  for (const CostRequest& r : requests) {
+    const OpRequest request{.def = r.def, .attrs = r.attrs, .inputs = r.inputs,
+                            .outputs = r.outputs, .accumulate = r.accumulate};
+    if (r.accumulate != 0 && !slice.CanAccumulate(request)) {
+      table.Set(r.key, {.supported = false});
+      continue;
+    }
+    auto op = slice.Prepare(request);
+    if (!op.ok() && r.accumulate != 0 && absl::IsUnimplemented(op.status())) {
+      table.Set(r.key, {.supported = false});
+      continue;
+    }
+    OC_RETURN_IF_ERROR(Annotate(op.status(), "profile"));
+    candidates.push_back({.request = &r, .op = std::move(op).value()});
+    const int64_t bytes = TotalBytes(candidates.back());
+    largest = std::max(largest, bytes);
+    total += bytes;
+  }
+  if (candidates.empty()) return table;
+  constexpr int64_t kRing = int64_t{128} << 20;
+  OC_ASSIGN_OR_RETURN(auto buffer, slice.Allocate(std::max(largest + (int64_t{1} << 20),
+                                                           std::min(total, kRing)) + largest));
+  OC_ASSIGN_OR_RETURN(auto queue, slice.CreateQueue("profile"));
+  OC_ASSIGN_OR_RETURN(auto event, slice.CreateEvent());
+  Placer placer(*buffer);
+  // The last round's data of the whole ring is what the next reads: fill once.
+  OC_RETURN_IF_ERROR(Fill(slice, *queue, {buffer.get(), 0, buffer->bytes() / 64 * 64}, DType::kF32));
+  const BufferRange* handed = nullptr;
+  for (Candidate& c : candidates) {
+    for (const TensorType& t : c.request->inputs) {
+      const int64_t bytes = t.bytes();
+      const bool hand_over = handed != nullptr && c.inputs.empty() && IsFloat(t.dtype) &&
+                             handed->bytes >= bytes;
+      c.inputs.push_back(hand_over ? BufferRange{handed->buffer, handed->offset, bytes}
+                                   : placer.Take(bytes));
+    }
+    const std::vector<int64_t> opaque = c.op->opaque_bytes();
+    for (size_t i = 0; i < c.request->outputs.size(); ++i) {
+      const int update = i < c.request->def->updates.size() ? c.request->def->updates[i] : kNone;
+      c.outputs.push_back(update != kNone ? c.inputs[update]
+                                          : placer.Take(OutputBytes(*c.request, i, opaque)));
+    }
+    c.workspace = placer.Take(c.op->workspace_bytes());
+    handed = c.outputs.empty() ? nullptr : &c.outputs[0];
+  }
+  int rounds = options.min_rounds + 1;
+  for (int round = 0; round < rounds; ++round) {
+    double spent = 0;
+    for (Candidate& c : candidates) {
+      // Integers (labels, indices, the generator's words) may have been overwritten by floats.
+      for (size_t i = 0; i < c.inputs.size(); ++i) {
+        const DType dtype = c.request->inputs[i].dtype;
+        if (IsFloat(dtype) && !(c.request->inputs[i].shape.rank() == 0)) continue;
+        OC_RETURN_IF_ERROR(Fill(slice, *queue, c.inputs[i], dtype));
+      }
+      const double begin = NowSeconds();
+      OC_RETURN_IF_ERROR(Annotate(queue->Enqueue(*c.op, c.inputs, c.outputs, c.workspace),
+                                  absl::StrCat("profile ", c.request->key)));
+      OC_RETURN_IF_ERROR(queue->Record(*event));
+      OC_RETURN_IF_ERROR(event->Wait(options.timeout_seconds));
+      const double seconds = NowSeconds() - begin;
+      spent += seconds;
+      if (round > 0) c.seconds.push_back(seconds);  // the first warms up
+    }
+    if (round == 1) {
+      rounds = 1 + std::clamp(static_cast<int>(options.seconds / std::max(spent, 1e-6)),
+                              options.min_rounds, options.max_rounds);
+    }
+  }
+  for (Candidate& c : candidates) {
+    std::nth_element(c.seconds.begin(), c.seconds.begin() + c.seconds.size() / 2, c.seconds.end());
+    table.Set(c.request->key, {.seconds = c.seconds[c.seconds.size() / 2],
+                               .workspace_bytes = c.op->workspace_bytes(),
+                               .opaque_bytes = c.op->opaque_bytes()});
+  }
+  return table;
+}
+
+Status ProfileGraphs(Cluster& cluster, const Graph& graph, const Graph* update, CostTable& table,
+                     const ProfileOptions& options) {
+  const std::vector<Vcu*> vcus = cluster.local();
+  std::vector<StatusOr<CostTable>> found(vcus.size(), StatusOr<CostTable>(CostTable()));
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < vcus.size(); ++i) {
+    threads.emplace_back([&, i] {
+      const std::string kind = cluster.spec().vcus[vcus[i]->index()].kind;
+      found[i] = MeasureCosts(vcus[i]->slice(), MissingCosts(graph, update, kind, table), options);
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  std::map<std::string, std::pair<CostEntry, int>> sums;
+  const auto add = [&](const CostTable& t) {
+    for (const auto& [key, entry] : t.entries()) {
+      auto [it, is_new] = sums.try_emplace(key, entry, 1);
+      if (is_new) continue;
+      it->second.first.seconds += entry.seconds;
+      it->second.first.workspace_bytes =
+          std::max(it->second.first.workspace_bytes, entry.workspace_bytes);
+      ++it->second.second;
+    }
+  };
+  CostTable local;
+  Status status;
+  for (const auto& t : found) {
+    if (!t.ok()) {
+      status = t.status();
+    } else {
+      add(*t);
+    }
+  }
+  for (auto& [key, sum] : sums) {
+    sum.first.seconds /= sum.second;
+    local.Set(key, sum.first);
+  }
+  // Everybody comes to the exchange, also with an error: nobody waits for one who gave up.
+  OC_ASSIGN_OR_RETURN(auto texts, cluster.job().AllGather(
+                                      status.ok() ? local.ToJson() : std::string("error"),
+                                      "op costs", options.timeout_seconds));
+  OC_RETURN_IF_ERROR(status);
+  sums.clear();
+  for (size_t r = 0; r < texts.size(); ++r) {
+    if (texts[r] == "error") return absl::AbortedError(absl::StrCat("rank ", r, " failed to measure op costs"));
+    OC_ASSIGN_OR_RETURN(const CostTable t, CostTable::FromJson(texts[r]));
+    add(t);
+  }
+  for (auto& [key, sum] : sums) {
+    sum.first.seconds /= sum.second;
+    table.Set(key, sum.first);
+  }
+  return OkStatus();
+}
+
+}  // namespace oc

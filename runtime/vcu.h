@@ -1,0 +1,49 @@
+// A live VCU of this process: a slice of a device, its two arenas and its end of the transport.
+#pragma once
+
+#include <memory>
+
+#include "openclaw/comm/transport.h"
+#include "openclaw/devices/device.h"
+#include "openclaw/partitioner/program/program.h"
+
+namespace oc {
+
+class Vcu {
+ public:
+  // `index` in the cluster. The transport may be null where the cluster has one VCU.
+  Vcu(int index, std::unique_ptr<Slice> slice, std::unique_ptr<Transport> transport)
+      : index_(index), slice_(std::move(slice)), transport_(std::move(transport)) {}
+
+  int index() const { return index_; }
+  Slice& slice() { return *slice_; }
+  Transport* transport() { return transport_.get(); }
+
+  // Makes room for arenas of at least these sizes. State keeps its contents only where its arena was
+  // already large enough. A margin beyond the sizes is reserved, not used: PeakBytes tells whether anything
+  // reached into it.
+  Status Reserve(int64_t state_bytes, int64_t step_bytes);
+  // Precondition: inside the arenas.
+  BufferRange range(const Range& r) const {
+    return {r.arena == Arena::kState ? state_.get() : step_.get(), r.offset, r.bytes};
+  }
+  // Host memory of a range; empty where the device has its own.
+  std::span<std::byte> view(const Range& r) { return slice_->HostView(range(r)); }
+  // Copies between host memory and a range, whatever the device; blocks.
+  Status Write(const Range& to, std::span<const std::byte> from);
+  Status Read(std::span<std::byte> to, const Range& from);
+  // The highest byte touched in both arenas, added up; what was reserved where the device cannot tell.
+  int64_t PeakBytes() const;
+
+ private:
+  Status Synchronize();
+
+  int index_;
+  std::unique_ptr<Slice> slice_;
+  std::unique_ptr<Transport> transport_;
+  std::unique_ptr<Buffer> state_, step_;
+  std::unique_ptr<Queue> queue_;  // for Write and Read
+  std::unique_ptr<Event> event_;
+};
+
+}  // namespace oc
