@@ -7,6 +7,26 @@
 #include <algorithm>
 
 namespace oc {
+namespace {
+
+// Sizes from a damaged file may be absurd: the product stays at the largest number, which no memory and no
+// check takes, instead of overflowing.
+int64_t SaturatingProduct(int64_t a, int64_t b) {
+  int64_t product;
+  return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;
+}
+
+// A letter or '_', then letters, digits and '_'.
+bool IsDimName(const std::string& name) {
+  const auto letter = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+  };
+  return !name.empty() && letter(name[0]) && std::all_of(name.begin(), name.end(), [&](char c) {
+    return letter(c) || (c >= '0' && c <= '9');
+  });
+}
+
+}  // namespace
 
 int64_t Dim::size() const {
   OC_CHECK(bound(), "dimension ", ToString(), " is not bound");
@@ -20,7 +40,7 @@ Dim Dim::Bind(const DimBinding& binding) const {
     if (it == binding.end()) {
       result.names_.push_back(name);
     } else {
-      result.factor_ *= it->second;
+      result.factor_ = SaturatingProduct(result.factor_, it->second);
     }
   }
   return result;
@@ -43,7 +63,7 @@ StatusOr<Dim> Dim::DividedBy(const Dim& other) const {
 }
 
 Dim Dim::operator*(const Dim& other) const {
-  Dim result(factor_ * other.factor_);
+  Dim result(SaturatingProduct(factor_, other.factor_));
   result.names_ = names_;
   result.names_.insert(result.names_.end(), other.names_.begin(), other.names_.end());
   std::sort(result.names_.begin(), result.names_.end());
@@ -60,15 +80,11 @@ StatusOr<Dim> Dim::Parse(const std::string& text) {
   Dim result(1);
   for (absl::string_view part : absl::StrSplit(text, '*')) {
     int64_t number;
-    if (absl::SimpleAtoi(part, &number)) {
-      if (number < 0) return InvalidArgument("negative dimension in '", text, "'");
+    if (!part.empty() && part[0] >= '0' && part[0] <= '9' && absl::SimpleAtoi(part, &number)) {
       result = result * Dim(number);
     } else {
       const std::string name(part);
-      if (name.empty() ||
-          !std::all_of(name.begin(), name.end(), [](char c) { return std::isalnum(c) || c == '_'; })) {
-        return InvalidArgument("bad dimension '", text, "'");
-      }
+      if (!IsDimName(name)) return InvalidArgument("bad dimension '", text, "'");
       result = result * Dim(name);
     }
   }

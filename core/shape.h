@@ -17,7 +17,8 @@ namespace oc {
 using DimBinding = std::map<std::string, int64_t>;
 
 // A size: a product of a positive (or zero) factor and any number of names, as 4*B*T. Enough to carry
-// merged dimensions through reshape; whatever needs more must be bound first.
+// merged dimensions through reshape; whatever needs more must be bound first. A product beyond 2^63 stays
+// at the largest number.
 class Dim {
  public:
   Dim(int64_t size = 1) : factor_(size) {}  // NOLINT: sizes read as plain numbers
@@ -37,6 +38,7 @@ class Dim {
   Dim operator*(const Dim& other) const;
   bool operator==(const Dim& other) const = default;
   std::string ToString() const;  // "B", "4*B*T", "28"
+  // Names begin with a letter or '_' and go on with digits too; kInvalidArgument otherwise.
   static StatusOr<Dim> Parse(const std::string& text);
 
  private:

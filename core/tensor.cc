@@ -6,6 +6,14 @@
 
 namespace oc {
 
+int64_t TensorType::bytes() const {
+  int64_t bits;
+  if (__builtin_mul_overflow(shape.num_elements(), int64_t{SizeInBits(dtype)}, &bits)) {
+    return INT64_MAX;
+  }
+  return bits / 8 + (bits % 8 != 0 ? 1 : 0);
+}
+
 std::string TensorType::ToString() const { return absl::StrCat(Name(dtype), shape.ToString()); }
 
 StatusOr<TensorType> TensorType::Parse(const std::string& text) {

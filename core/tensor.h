@@ -18,8 +18,8 @@ struct TensorType {
   DType dtype = DType::kF32;
   Shape shape;
 
-  // Precondition: the shape is bound.
-  int64_t bytes() const { return (shape.num_elements() * SizeInBits(dtype) + 7) / 8; }
+  // Precondition: the shape is bound. Of an absurd shape the largest number.
+  int64_t bytes() const;
   TensorType Bind(const DimBinding& binding) const { return {dtype, shape.Bind(binding)}; }
   bool operator==(const TensorType& other) const = default;
   std::string ToString() const;  // "f32[B, 10]"

@@ -7,10 +7,7 @@
 #include <cstdlib>
 
 namespace oc {
-namespace {
 
-// The shortest decimal text that reads back as the same double; always with a point or exponent, so
-// that a parser can tell it from an integer.
 std::string FormatDouble(double value) {
   for (int precision = 6; precision <= 17; ++precision) {
     std::string text = absl::StrFormat("%.*g", precision, value);
@@ -20,6 +17,8 @@ std::string FormatDouble(double value) {
   }
   return "nan";
 }
+
+namespace {
 
 struct Formatter {
   std::string operator()(bool v) const { return v ? "true" : "false"; }

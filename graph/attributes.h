@@ -16,6 +16,10 @@ namespace oc {
 using AttrValue =
     std::variant<bool, int64_t, double, std::string, std::vector<int64_t>, Shape, DType>;
 
+// The shortest decimal text that reads back as the same double; always with a point or exponent (or inf,
+// nan), which tells it from an integer.
+std::string FormatDouble(double value);
+
 class Attributes {
  public:
   Attributes() = default;

@@ -54,6 +54,20 @@ StatusOr<Val> CloneCount(GraphBuilder& b, const Graph& forward) {
   return clone.at(forward.loss_count);
 }
 
+// Values that follow from parameters alone, such as a transposed weight: their gradients feed nothing but
+// gradients of parameters.
+std::vector<bool> WeightDerived(const Graph& graph) {
+  std::vector<bool> derived(graph.values.size(), false);
+  for (const Variable& p : graph.parameters) derived[p.value] = true;
+  for (const Node& node : graph.nodes) {
+    const bool all = !node.inputs.empty() &&
+                     std::all_of(node.inputs.begin(), node.inputs.end(),
+                                 [&](int v) { return derived[v]; });
+    for (int v : node.outputs) derived[v] = all;
+  }
+  return derived;
+}
+
 // Nodes from `first` on that no activation's gradient needs only feed parameters.
 void MarkWeightGrads(Graph& graph, int first, const std::vector<int>& activation_grads) {
   std::vector<int> pending = activation_grads;
@@ -74,6 +88,7 @@ class Backward {
  public:
   Backward(GraphBuilder& b, const Graph& forward)
       : b_(b), forward_(forward), requires_grad_(RequiresGrad(forward)),
+        weight_derived_(WeightDerived(forward)),
         grads_(forward.values.size()), contributions_(forward.values.size()) {}
 
   Status Run(Val count) {
@@ -131,7 +146,7 @@ class Backward {
         contributions_[v].push_back(g.id);
       } else {
         grads_[v] = grads_[v] ? b_.Add(grads_[v], g) : g;
-        activation_grads.push_back(grads_[v].id);
+        if (!weight_derived_[v]) activation_grads.push_back(grads_[v].id);
       }
     }
     MarkWeightGrads(b_.graph(), first, activation_grads);
@@ -141,6 +156,7 @@ class Backward {
   GraphBuilder& b_;
   const Graph& forward_;
   std::vector<bool> requires_grad_;
+  std::vector<bool> weight_derived_;
   std::vector<Val> grads_;
   std::vector<std::vector<int>> contributions_;
 };
@@ -150,6 +166,10 @@ class Backward {
 StatusOr<Graph> Differentiate(const Graph& forward) {
   if (forward.loss_sum == kNone || forward.loss_count == kNone) {
     return InvalidArgument("differentiate ", forward.name, ": the graph has no loss");
+  }
+  if (forward.value(forward.loss_count).producer == kNone) {
+    return InvalidArgument("differentiate ", forward.name,
+                           ": the loss count is an input; count its valid labels with an op");
   }
   GraphBuilder b(forward);
   OC_ASSIGN_OR_RETURN(const Val clone, CloneCount(b, forward));
@@ -183,7 +203,10 @@ StatusOr<Graph> Differentiate(const Graph& forward) {
 StatusOr<Graph> ForInference(const Graph& forward) {
   Graph graph = forward;
   for (Node& node : graph.nodes) {
-    if (node.attrs.Has("training")) node.attrs.Set("training", false);
+    const bool takes_training =
+        std::any_of(node.def->attrs.begin(), node.def->attrs.end(),
+                    [](const AttrSpec& spec) { return spec.name == "training"; });
+    if (takes_training) node.attrs.Set("training", false);
   }
   std::erase_if(graph.accumulators, [](const Accumulator& a) {
     return a.kind != Accumulator::Kind::kMetric;

@@ -2,6 +2,8 @@
 
 #include <absl/strings/str_join.h>
 
+#include <algorithm>
+
 #include "openclaw/core/rng.h"
 
 namespace oc {
@@ -11,11 +13,23 @@ GraphBuilder::GraphBuilder(std::string name, std::shared_ptr<const OpRegistry> o
   graph_.name = std::move(name);
 }
 
+GraphBuilder::GraphBuilder(Graph graph) : graph_(std::move(graph)) {
+  // Streams and regions go on where those of the graph end.
+  for (const Node& node : graph_.nodes) {
+    if (node.def->random && node.phase == Phase::kForward) ++streams_[node.scope];
+    checkpoints_ = std::max(checkpoints_, node.checkpoint + 1);
+  }
+}
+
 void GraphBuilder::Fail(const Status& status) {
   if (status_.ok()) status_ = status;
 }
 
 Val GraphBuilder::Input(const std::string& name, TensorType type, ValueKind kind, Scope scope) {
+  if (std::all_of(name.begin(), name.end(), [](char c) { return c >= '0' && c <= '9'; })) {
+    Fail(InvalidArgument("input '", name, "': a name made of digits alone is that of a result"));
+    return {};
+  }
   const int existing = graph_.FindValue(name);
   if (existing == kNone) return {graph_.AddInput(name, std::move(type), kind, scope)};
   const Value& v = graph_.values[existing];
@@ -34,13 +48,13 @@ Val GraphBuilder::Parameter(const std::string& name, TensorType type, Initialize
                             bool decay) {
   const std::string full = Qualified(name);
   const Val v = Input(full, std::move(type), ValueKind::kParameter, Scope::kStep);
-  if (graph_.FindVariable(v.id) == nullptr) graph_.parameters.push_back({v.id, init, decay});
+  if (v && graph_.FindVariable(v.id) == nullptr) graph_.parameters.push_back({v.id, init, decay});
   return v;
 }
 
 Val GraphBuilder::State(const std::string& name, TensorType type, Initializer init) {
   const Val v = Input(Qualified(name), std::move(type), ValueKind::kState, Scope::kStep);
-  if (graph_.FindVariable(v.id) == nullptr) graph_.states.push_back({v.id, init, false});
+  if (v && graph_.FindVariable(v.id) == nullptr) graph_.states.push_back({v.id, init, false});
   return v;
 }
 
@@ -54,8 +68,14 @@ std::vector<Val> GraphBuilder::OpN(const std::string& op, const std::vector<Val>
                                    Attributes attrs) {
   if (!status_.ok()) return {};
   std::vector<int> ids;
-  for (Val v : inputs) {
-    if (v) ids.push_back(v.id);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i]) continue;
+    if (ids.size() < i) {
+      Fail(InvalidArgument("op ", op, like_.scope.empty() ? "" : " in ", like_.scope, ": input ",
+                           ids.size(), " is missing before input ", i));
+      return {};
+    }
+    ids.push_back(inputs[i].id);
   }
   auto node = graph_.AddNode(op, std::move(ids), std::move(attrs), like_);
   if (!node.ok()) {
@@ -73,8 +93,9 @@ Val GraphBuilder::Op(const std::string& op, const std::vector<Val>& inputs, Attr
 }
 
 const TensorType& GraphBuilder::type(Val v) const {
-  static const TensorType kEmpty;  // after an error: whatever is built on it is dropped
-  return v ? graph_.values[v.id].type : kEmpty;
+  // After an error whatever is built on this is dropped; model code may ask for its dimensions.
+  static const TensorType kAny = {DType::kF32, Shape(std::vector<Dim>(8, Dim(1)))};
+  return v ? graph_.values[v.id].type : kAny;
 }
 
 Val GraphBuilder::Linear(Val x, Val weight, Val bias) { return Op("linear", {x, weight, bias}); }
@@ -114,8 +135,8 @@ void GraphBuilder::Loss(Val sum, Val count) {
 
 void GraphBuilder::Metric(const std::string& name, Val sum) {
   if (!sum) return;
-  graph_.accumulators.push_back({.kind = Accumulator::Kind::kMetric, .name = name,
-                                 .contributions = {sum.id}});
+  graph_.accumulators.push_back(
+      {.kind = Accumulator::Kind::kMetric, .name = name, .contributions = {sum.id}});
 }
 
 void GraphBuilder::Output(const std::string& name, Val v) {
@@ -126,7 +147,9 @@ void GraphBuilder::MeanIntoState(Val state, Val mean, double rate) {
   if (!state || !mean) return;
   graph_.accumulators.push_back({.kind = Accumulator::Kind::kState,
                                  .name = absl::StrCat("mean.", graph_.values[state.id].name),
-                                 .target = state.id, .contributions = {mean.id}, .rate = rate});
+                                 .target = state.id,
+                                 .contributions = {mean.id},
+                                 .rate = rate});
 }
 
 void GraphBuilder::PushScope(const std::string& name) {

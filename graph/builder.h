@@ -25,7 +25,7 @@ class GraphBuilder {
  public:
   explicit GraphBuilder(std::string name, std::shared_ptr<const OpRegistry> ops = BuiltinOps());
   // Goes on building `graph`, as autodiff and optim do.
-  explicit GraphBuilder(Graph graph) : graph_(std::move(graph)) {}
+  explicit GraphBuilder(Graph graph);
 
   // Inputs. A name that was used before gives the same value, of the same type (a tied weight).
   Val Data(const std::string& name, TensorType type);
@@ -35,11 +35,13 @@ class GraphBuilder {
   // i64[4] for random ops: seed, step, first sample's position in the global batch, reserved.
   Val Rng();
 
-  // Any op, with one or all outputs. kNone inputs are left out at the end only.
+  // Any op, with one or all outputs. Inputs without a value are left out, at the end only: one before a
+  // value is an error.
   Val Op(const std::string& op, const std::vector<Val>& inputs, Attributes attrs = {});
   std::vector<Val> OpN(const std::string& op, const std::vector<Val>& inputs,
                        Attributes attrs = {});
 
+  // After an error some type of 8 dimensions: nothing comes of what is built on it.
   const TensorType& type(Val v) const;
   const Shape& shape(Val v) const { return type(v).shape; }
 
@@ -74,6 +76,7 @@ class GraphBuilder {
   // Nodes up to the matching End are recomputed in backward instead of kept.
   void BeginCheckpoint();
   void EndCheckpoint();
+  bool in_checkpoint() const { return like_.checkpoint != kNone; }
   // A stable stream number for a random op: from its scope and its count there.
   int64_t NextStream();
 

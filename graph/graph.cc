@@ -8,24 +8,60 @@ namespace oc {
 
 const char* Name(ValueKind kind) {
   switch (kind) {
-    case ValueKind::kResult: return "result";
-    case ValueKind::kData: return "data";
-    case ValueKind::kParameter: return "parameter";
-    case ValueKind::kState: return "state";
-    case ValueKind::kScalar: return "scalar";
-    case ValueKind::kReduced: return "reduced";
+    case ValueKind::kResult:
+      return "result";
+    case ValueKind::kData:
+      return "data";
+    case ValueKind::kParameter:
+      return "parameter";
+    case ValueKind::kState:
+      return "state";
+    case ValueKind::kScalar:
+      return "scalar";
+    case ValueKind::kReduced:
+      return "reduced";
   }
   return "?";
 }
 
 const char* Name(Phase phase) {
   switch (phase) {
-    case Phase::kForward: return "forward";
-    case Phase::kCount: return "count";
-    case Phase::kRecompute: return "recompute";
-    case Phase::kInputGrad: return "input_grad";
-    case Phase::kWeightGrad: return "weight_grad";
-    case Phase::kUpdate: return "update";
+    case Phase::kForward:
+      return "forward";
+    case Phase::kCount:
+      return "count";
+    case Phase::kRecompute:
+      return "recompute";
+    case Phase::kInputGrad:
+      return "input_grad";
+    case Phase::kWeightGrad:
+      return "weight_grad";
+    case Phase::kUpdate:
+      return "update";
+  }
+  return "?";
+}
+
+const char* Name(Scope scope) {
+  switch (scope) {
+    case Scope::kMicroBatch:
+      return "micro_batch";
+    case Scope::kStep:
+      return "step";
+  }
+  return "?";
+}
+
+const char* Name(Accumulator::Kind kind) {
+  switch (kind) {
+    case Accumulator::Kind::kGradient:
+      return "gradient";
+    case Accumulator::Kind::kState:
+      return "state";
+    case Accumulator::Kind::kCount:
+      return "count";
+    case Accumulator::Kind::kMetric:
+      return "metric";
   }
   return "?";
 }
@@ -54,11 +90,27 @@ int Graph::AddInput(const std::string& name, TensorType type, ValueKind kind, Sc
 
 namespace {
 
+// What a file or a text may say and no machine can hold. Keeps sizes far from overflow.
+constexpr int64_t kMostElements = int64_t{1} << 50;
+
+Status CheckType(const TensorType& type) {
+  int64_t elements = 1;
+  for (const Dim& d : type.shape.dims()) {
+    if (d.factor() < 0) return InvalidArgument(type.ToString(), " has a negative dimension");
+    // A zero does not excuse the other dimensions: their product may be asked for.
+    const int64_t factor = std::max<int64_t>(d.factor(), 1);
+    if (factor > kMostElements / elements) return InvalidArgument(type.ToString(), " is too large");
+    elements *= factor;
+  }
+  return OkStatus();
+}
+
 StatusOr<std::vector<TensorType>> InferNode(const Graph& graph, const Node& node) {
   const OpDef& def = *node.def;
   const int n = static_cast<int>(node.inputs.size());
   const auto where = [&] {
-    return absl::StrCat("op ", def.name, node.scope.empty() ? "" : absl::StrCat(" in ", node.scope));
+    return absl::StrCat("op ", def.name,
+                        node.scope.empty() ? "" : absl::StrCat(" in ", node.scope));
   };
   if (n < def.min_inputs || (def.max_inputs >= 0 && n > def.max_inputs)) {
     return InvalidArgument(where(), ": ", n, " inputs, takes ", def.min_inputs, " to ",
@@ -83,9 +135,13 @@ StatusOr<std::vector<TensorType>> InferNode(const Graph& graph, const Node& node
       return InvalidArgument(where(), ": input value ", id, " does not exist");
     }
     types.push_back(graph.values[id].type);
+    OC_RETURN_IF_ERROR(Annotate(CheckType(types.back()), absl::StrCat(where(), ": an input")));
   }
   auto outputs = def.infer({types, node.attrs});
   if (!outputs.ok()) return Annotate(outputs.status(), where());
+  for (const TensorType& type : *outputs) {
+    OC_RETURN_IF_ERROR(Annotate(CheckType(type), absl::StrCat(where(), ": its output")));
+  }
   return outputs;
 }
 
@@ -104,9 +160,12 @@ StatusOr<int> Graph::AddNode(const std::string& op, std::vector<int> inputs, Att
   OC_ASSIGN_OR_RETURN(std::vector<TensorType> types, InferNode(*this, node));
   for (size_t i = 0; i < types.size(); ++i) {
     const int id = static_cast<int>(values.size());
-    values.push_back({.id = id, .name = absl::StrCat(id), .type = std::move(types[i]),
-                      .producer = node.id, .output = static_cast<int>(i),
-                      .opaque = (node.def->opaque_outputs >> i & 1) != 0});
+    values.push_back({.id = id,
+                      .name = absl::StrCat(id),
+                      .type = std::move(types[i]),
+                      .producer = node.id,
+                      .output = static_cast<int>(i),
+                      .opaque = i < 32 && (node.def->opaque_outputs >> i & 1) != 0});
     node.outputs.push_back(id);
   }
   nodes.push_back(std::move(node));
@@ -134,6 +193,10 @@ StatusOr<Graph> Graph::Bind(const DimBinding& binding) const {
   for (Node& node : bound.nodes) {
     node.attrs = node.attrs.Bind(binding);
     OC_ASSIGN_OR_RETURN(std::vector<TensorType> types, InferNode(bound, node));
+    if (types.size() != node.outputs.size()) {
+      return Internal("bind graph ", name, ": op ", node.def->name, " gives ", types.size(),
+                      " outputs, had ", node.outputs.size());
+    }
     for (size_t i = 0; i < node.outputs.size(); ++i) bound.values[node.outputs[i]].type = types[i];
   }
   return bound;
@@ -194,6 +257,94 @@ Status VerifyNodes(const Graph& graph) {
   return OkStatus();
 }
 
+// Whether `id` is a value; kNone passes where it is optional.
+Status CheckValue(const Graph& graph, int id, const std::string& what, bool optional = false) {
+  const int num_values = static_cast<int>(graph.values.size());
+  if ((id == kNone && optional) || (id >= 0 && id < num_values)) return OkStatus();
+  return InvalidArgument("graph ", graph.name, ": ", what, " names value ", id,
+                         ", which does not exist");
+}
+
+Status VerifyResults(const Graph& graph) {
+  const std::pair<const char*, int> losses[] = {{"the loss", graph.loss_sum},
+                                                {"the loss count", graph.loss_count}};
+  for (const auto& [what, id] : losses) {
+    OC_RETURN_IF_ERROR(CheckValue(graph, id, what, true));
+    if (id != kNone && !(graph.values[id].type == TensorType{DType::kF32, {}})) {
+      return InvalidArgument("graph ", graph.name, ": ", what, " is ",
+                             graph.values[id].type.ToString(), ", wants f32[]");
+    }
+  }
+  std::set<std::string> names;
+  for (const auto& [name, id] : graph.outputs) {
+    OC_RETURN_IF_ERROR(CheckValue(graph, id, absl::StrCat("output ", name)));
+    if (!names.insert(name).second) {
+      return InvalidArgument("graph ", graph.name, ": two outputs named ", name);
+    }
+  }
+  return OkStatus();
+}
+
+// Each parameter and state stands once in its list.
+Status VerifyVariables(const Graph& graph) {
+  std::vector<bool> listed(graph.values.size(), false);
+  const std::pair<const std::vector<Variable>*, ValueKind> lists[] = {
+      {&graph.parameters, ValueKind::kParameter}, {&graph.states, ValueKind::kState}};
+  for (const auto& [list, kind] : lists) {
+    for (const Variable& v : *list) {
+      OC_RETURN_IF_ERROR(CheckValue(graph, v.value, absl::StrCat("a ", Name(kind))));
+      OC_RETURN_IF_ERROR(CheckValue(graph, v.updated, "an update", true));
+      const Value& value = graph.values[v.value];
+      if (value.kind != kind || listed[v.value]) {
+        return InvalidArgument("graph ", graph.name, ": %", value.name, ", a ", Name(value.kind),
+                               ", is listed ", listed[v.value] ? "twice" : "as a ",
+                               listed[v.value] ? "" : Name(kind));
+      }
+      listed[v.value] = true;
+      if (v.updated != kNone && !(graph.values[v.updated].type == value.type)) {
+        return InvalidArgument("graph ", graph.name, ": the update of %", value.name,
+                               " has another type: ", graph.values[v.updated].type.ToString(),
+                               ", wants ", value.type.ToString());
+      }
+    }
+  }
+  for (const Value& v : graph.values) {
+    if ((v.kind == ValueKind::kParameter || v.kind == ValueKind::kState) && !listed[v.id]) {
+      return InvalidArgument("graph ", graph.name, ": ", Name(v.kind), " %", v.name,
+                             " has no initial value: it is in no list");
+    }
+  }
+  return OkStatus();
+}
+
+Status VerifyAccumulators(const Graph& graph) {
+  std::set<std::string> names;
+  for (const Accumulator& a : graph.accumulators) {
+    if (!names.insert(a.name).second) {
+      return InvalidArgument("graph ", graph.name, ": two sums named ", a.name);
+    }
+    const bool has_target =
+        a.kind == Accumulator::Kind::kGradient || a.kind == Accumulator::Kind::kState;
+    const std::string what = absl::StrCat("sum ", a.name);
+    OC_RETURN_IF_ERROR(CheckValue(graph, a.target, what, !has_target));
+    for (int id : a.contributions) OC_RETURN_IF_ERROR(CheckValue(graph, id, what));
+    if (!has_target) continue;
+    const Value& target = graph.values[a.target];
+    const bool gradient = a.kind == Accumulator::Kind::kGradient;
+    if (target.kind != (gradient ? ValueKind::kParameter : ValueKind::kState)) {
+      return InvalidArgument("graph ", graph.name, ": ", what, " is for %", target.name, ", a ",
+                             Name(target.kind));
+    }
+    for (int id : a.contributions) {
+      if (graph.values[id].type == target.type) continue;
+      return InvalidArgument("graph ", graph.name, ": ", what, " adds %", graph.values[id].name,
+                             " ", graph.values[id].type.ToString(), " for %", target.name, " ",
+                             target.type.ToString());
+    }
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
 Status Verify(const Graph& graph) {
@@ -201,7 +352,8 @@ Status Verify(const Graph& graph) {
   std::set<std::string> names;
   for (int i = 0; i < num_values; ++i) {
     const Value& v = graph.values[i];
-    if (v.id != i) return InvalidArgument("graph ", graph.name, ": value ", i, " carries id ", v.id);
+    if (v.id != i)
+      return InvalidArgument("graph ", graph.name, ": value ", i, " carries id ", v.id);
     if (!names.insert(v.name).second) {
       return InvalidArgument("graph ", graph.name, ": two values named %", v.name);
     }
@@ -210,38 +362,23 @@ Status Verify(const Graph& graph) {
       return InvalidArgument("graph ", graph.name, ": value %", v.name, " of kind ", Name(v.kind),
                              " has producer ", v.producer);
     }
+    OC_RETURN_IF_ERROR(
+        Annotate(CheckType(v.type), absl::StrCat("graph ", graph.name, ": value %", v.name)));
   }
   for (int i = 0; i < static_cast<int>(graph.nodes.size()); ++i) {
     if (graph.nodes[i].id != i || graph.nodes[i].def == nullptr) {
       return InvalidArgument("graph ", graph.name, ": node ", i, " is damaged");
     }
-  }
-  OC_RETURN_IF_ERROR(VerifyNodes(graph));
-  const auto check = [&](int id, const char* what, bool optional) -> Status {
-    if ((id == kNone && optional) || (id >= 0 && id < num_values)) return OkStatus();
-    return InvalidArgument("graph ", graph.name, ": ", what, " names value ", id,
-                           ", which does not exist");
-  };
-  OC_RETURN_IF_ERROR(check(graph.loss_sum, "the loss", true));
-  OC_RETURN_IF_ERROR(check(graph.loss_count, "the loss count", true));
-  for (const auto& [name, id] : graph.outputs) {
-    OC_RETURN_IF_ERROR(check(id, "an output", false));
-  }
-  for (const auto* list : {&graph.parameters, &graph.states}) {
-    for (const Variable& v : *list) {
-      OC_RETURN_IF_ERROR(check(v.value, "a variable", false));
-      OC_RETURN_IF_ERROR(check(v.updated, "an update", true));
-      if (v.updated != kNone && !(graph.values[v.updated].type == graph.values[v.value].type)) {
-        return InvalidArgument("graph ", graph.name, ": the update of %",
-                               graph.values[v.value].name, " has another type");
-      }
+    const int forward = graph.nodes[i].forward;
+    if (forward != kNone && (forward < 0 || forward >= static_cast<int>(graph.nodes.size()))) {
+      return InvalidArgument("graph ", graph.name, ": node ", i, " (", graph.nodes[i].def->name,
+                             ") belongs to node ", forward, ", which does not exist");
     }
   }
-  for (const Accumulator& a : graph.accumulators) {
-    OC_RETURN_IF_ERROR(check(a.target, "an accumulator's target", true));
-    for (int id : a.contributions) OC_RETURN_IF_ERROR(check(id, "an accumulator", false));
-  }
-  return OkStatus();
+  OC_RETURN_IF_ERROR(VerifyNodes(graph));
+  OC_RETURN_IF_ERROR(VerifyResults(graph));
+  OC_RETURN_IF_ERROR(VerifyVariables(graph));
+  return VerifyAccumulators(graph);
 }
 
 }  // namespace oc

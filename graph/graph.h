@@ -28,6 +28,7 @@ enum class ValueKind : int32_t {
 const char* Name(ValueKind kind);
 
 enum class Scope : int32_t { kMicroBatch = 0, kStep = 1 };
+const char* Name(Scope scope);
 
 struct Value {
   int id = kNone;
@@ -100,6 +101,7 @@ struct Accumulator {
   // kState: how the target takes the mean up: target += rate * (mean - target).
   double rate = 1.0;
 };
+const char* Name(Accumulator::Kind kind);
 
 class Graph {
  public:

@@ -1,4 +1,6 @@
 // The ordered list of passes, and its runner.
+#include <absl/strings/str_join.h>
+
 #include <algorithm>
 
 #include "openclaw/core/clock.h"
@@ -21,8 +23,8 @@ Status RunPasses(Graph& graph, const std::vector<Pass>& passes, const PassOption
   for (const Pass& pass : passes) known.push_back(pass.name);
   for (const std::string& name : options.disabled) {
     if (std::find(known.begin(), known.end(), name) == known.end()) {
-      return InvalidArgument("disable pass '", name, "': unknown; nearest: '",
-                             NearestName(name, known), "'");
+      return InvalidArgument("disable pass '", name, "': unknown; there are ",
+                             absl::StrJoin(known, ", "));
     }
   }
   for (const Pass& pass : passes) {

@@ -4,6 +4,23 @@
 
 namespace oc {
 
+namespace {
+
+// `forward` itself where it is kept, else the nearest kept forward node before it, else after it.
+int NearestKeptForward(const Graph& graph, const std::vector<bool>& keep, int forward) {
+  const auto kept = [&](int id) { return keep[id] && graph.nodes[id].phase == Phase::kForward; };
+  const int size = static_cast<int>(graph.nodes.size());
+  for (int id = forward; id >= 0; --id) {
+    if (kept(id)) return id;
+  }
+  for (int id = forward + 1; id < size; ++id) {
+    if (kept(id)) return id;
+  }
+  return kNone;
+}
+
+}  // namespace
+
 Status RemoveDeadNodes(Graph& graph) {
   std::vector<bool> live(graph.values.size(), false);
   for (const auto& [name, v] : graph.outputs) live[v] = true;
@@ -21,7 +38,8 @@ Status RemoveDeadNodes(Graph& graph) {
   std::vector<bool> keep(graph.nodes.size(), false);
   for (int id = static_cast<int>(graph.nodes.size()) - 1; id >= 0; --id) {
     const Node& node = graph.nodes[id];
-    keep[id] = std::any_of(node.outputs.begin(), node.outputs.end(), [&](int v) { return live[v]; });
+    keep[id] =
+        std::any_of(node.outputs.begin(), node.outputs.end(), [&](int v) { return live[v]; });
     if (!keep[id]) continue;
     for (int v : node.inputs) live[v] = true;
   }
@@ -29,14 +47,16 @@ Status RemoveDeadNodes(Graph& graph) {
   for (const Node& node : graph.nodes) {
     if (keep[node.id]) order.push_back(node.id);
   }
-  if (order.size() == graph.nodes.size()) return OkStatus();
-  // A backward or recompute node keeps its forward node only through values; where that one is gone,
-  // the nearest kept forward node before it takes its place (stages are cut by forward nodes).
+  const bool idle_input =
+      std::any_of(graph.values.begin(), graph.values.end(), [&](const Value& v) {
+        return (v.kind == ValueKind::kScalar || v.kind == ValueKind::kReduced) && !live[v.id];
+      });
+  if (order.size() == graph.nodes.size() && !idle_input) return OkStatus();
+  // A backward or recompute node keeps its forward node only through values; where that one is
+  // gone, the nearest kept forward node takes its place (stages are cut by forward nodes).
   for (Node& node : graph.nodes) {
     if (!keep[node.id] || node.forward == kNone) continue;
-    int f = node.forward;
-    while (f > 0 && !keep[f]) --f;
-    node.forward = keep[f] ? f : kNone;
+    node.forward = NearestKeptForward(graph, keep, node.forward);
   }
   return Reorder(graph, order);
 }

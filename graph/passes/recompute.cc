@@ -11,8 +11,8 @@ bool IsBackward(const Node& node) {
   return node.phase == Phase::kInputGrad || node.phase == Phase::kWeightGrad;
 }
 
-// The forward nodes of `region` whose outputs its own backward nodes read, with their ancestors inside the
-// region.
+// The forward nodes of `region` whose outputs its own backward nodes read, with their ancestors
+// inside the region.
 std::set<int> NodesToRepeat(const Graph& graph, int region) {
   std::set<int> repeat;
   std::vector<int> pending;
@@ -40,7 +40,13 @@ Status RecomputeMarked(Graph& graph) {
   for (const Node& node : graph.nodes) {
     if (node.phase == Phase::kForward && node.checkpoint != kNone) regions.insert(node.checkpoint);
   }
+  for (const Node& node : graph.nodes) {  // those that an earlier run has done
+    if (node.phase == Phase::kRecompute && node.forward != kNone) {
+      regions.erase(graph.nodes[node.forward].checkpoint);
+    }
+  }
   if (regions.empty()) return OkStatus();
+  const int old_nodes = static_cast<int>(graph.nodes.size());
   std::map<int, std::vector<int>> before;  // backward node -> clones that run before it
   for (int region : regions) {
     std::map<int, int> clone;  // value -> its copy
@@ -54,8 +60,7 @@ Status RecomputeMarked(Graph& graph) {
       for (int& v : inputs) {
         if (auto it = clone.find(v); it != clone.end()) v = it->second;
       }
-      OC_ASSIGN_OR_RETURN(const int copy,
-                          graph.AddNode(like.def->name, inputs, like.attrs, like));
+      OC_ASSIGN_OR_RETURN(const int copy, graph.AddNode(like.def->name, inputs, like.attrs, like));
       clones.push_back(copy);
       for (size_t i = 0; i < like.outputs.size(); ++i) {
         clone[like.outputs[i]] = graph.nodes[copy].outputs[i];
@@ -74,7 +79,7 @@ Status RecomputeMarked(Graph& graph) {
   }
   std::vector<int> order;
   for (const Node& node : graph.nodes) {
-    if (node.phase == Phase::kRecompute) continue;
+    if (node.id >= old_nodes) continue;
     if (auto it = before.find(node.id); it != before.end()) {
       order.insert(order.end(), it->second.begin(), it->second.end());
     }

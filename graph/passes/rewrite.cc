@@ -6,12 +6,9 @@
 namespace oc {
 
 namespace {
-// Applies f to every reference to a value but a node's outputs.
+// Applies f to every use of a value by the graph itself: outputs, sums, updates, the loss.
 template <typename F>
-void ForEachUse(Graph& graph, F f) {
-  for (Node& node : graph.nodes) {
-    for (int& v : node.inputs) f(v);
-  }
+void ForEachGraphUse(Graph& graph, F f) {
   for (auto& [name, v] : graph.outputs) f(v);
   for (Accumulator& a : graph.accumulators) {
     for (int& v : a.contributions) f(v);
@@ -24,6 +21,16 @@ void ForEachUse(Graph& graph, F f) {
   if (graph.loss_sum != kNone) f(graph.loss_sum);
   if (graph.loss_count != kNone) f(graph.loss_count);
 }
+
+// The same, and the inputs of all nodes.
+template <typename F>
+void ForEachUse(Graph& graph, F f) {
+  for (Node& node : graph.nodes) {
+    for (int& v : node.inputs) f(v);
+  }
+  ForEachGraphUse(graph, f);
+}
+
 }  // namespace
 
 void ReplaceUses(Graph& graph, int from, int to) {
@@ -44,6 +51,7 @@ Status Reorder(Graph& graph, const std::vector<int>& order) {
   for (int id : order) {
     for (int v : graph.nodes[id].inputs) used[v] = true;
   }
+  ForEachGraphUse(graph, [&](int& v) { used[v] = true; });
   std::vector<int> new_value(graph.values.size(), kNone);
   std::vector<Value> values;
   const auto keep = [&](int id) {
