@@ -27,6 +27,12 @@ struct WindowAxis {
   int64_t Position(int64_t window, int64_t k) const {
     return window * stride - before + k * dilation;
   }
+  // The window whose position k reads `position`; -1 where there is none among 0..outputs-1.
+  int64_t Window(int64_t position, int64_t k, int64_t outputs) const {
+    const int64_t start = position + before - k * dilation;
+    if (start < 0 || start % stride != 0 || start / stride >= outputs) return -1;
+    return start / stride;
+  }
 };
 
 struct Window2d {
