@@ -6,6 +6,10 @@
 
 namespace oc::cpu {
 
+// onednn/: products and convolutions, f32 and bf16. kFailedPrecondition where the library cannot
+// start.
+Status RegisterOneDnn(KernelRegistry& registry);
+
 // native/: own vectorised loops. f32 and bf16 (arithmetic in f32), integers where the op has them;
 // whatever else is asked answers kUnimplemented. Nothing is added on a processor without AVX2 and
 // FMA.
@@ -16,13 +20,15 @@ void RegisterElementwise(
 void RegisterNorm(KernelRegistry& registry);  // layer_norm, rms_norm and their gradients
 void RegisterSoftmax(
     KernelRegistry& registry);  // softmax, cross_entropy, count_valid, count_correct
-void RegisterEmbedding(KernelRegistry& registry);  // embedding and its gradient
-void RegisterAttention(KernelRegistry& registry);  // attention and its gradient, rope
+void RegisterEmbedding(KernelRegistry& registry);  // embedding and its gradient, rope
+void RegisterAttention(KernelRegistry& registry);  // attention and its gradient
 void RegisterMovement(
     KernelRegistry& registry);                  // transpose, broadcast_to, slice, pad, concat, copy
 void RegisterReduce(KernelRegistry& registry);  // reduce_sum, reduce_mean, reduce_max
 void RegisterDropout(KernelRegistry& registry);
 void RegisterOptimizer(
     KernelRegistry& registry);  // accumulate, lerp, sum_squares, clip_factor, sgd, adamw
+void RegisterPool2d(KernelRegistry& registry);     // max_pool2d, avg_pool2d and their gradients
+void RegisterBatchNorm(KernelRegistry& registry);  // batch_norm, its gradient, unbiased_var
 
 }  // namespace oc::cpu

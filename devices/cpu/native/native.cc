@@ -6,6 +6,14 @@ namespace oc::cpu {
 void RegisterNative(KernelRegistry& registry) {
   if (ActiveIsa() == Isa::kNone) return;
   RegisterElementwise(registry);
+  RegisterNorm(registry);
+  RegisterSoftmax(registry);
+  RegisterEmbedding(registry);
+  RegisterAttention(registry);
+  RegisterMovement(registry);
+  RegisterReduce(registry);
+  RegisterDropout(registry);
+  RegisterOptimizer(registry);
 }
 
 }  // namespace oc::cpu

@@ -1,0 +1,200 @@
+// Times of the cpu leaf's own kernels on shapes of the examples: milliseconds a call, and bytes
+// moved.
+//
+//   build/bin/cpu_native [threads] [part of a name]
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "openclaw/core/rng.h"
+#include "openclaw/devices/cpu/kernels.h"
+#include "openclaw/graph/op.h"
+
+namespace oc {
+namespace {
+
+struct Case {
+  std::string name, op;
+  std::vector<TensorType> inputs;
+  Attributes attrs;
+  uint32_t accumulate = 0;
+};
+
+// Values in -1..1; ids and labels below 256.
+void Fill(Tensor& t, uint64_t stream) {
+  const Philox rng(7);
+  // What is large repeats itself.
+  const int64_t n = std::min<int64_t>(t.num_elements(), 1 << 16);
+  for (int64_t i = 0; i < n; ++i) {
+    const float u = UniformFloat(rng.Word(stream, static_cast<uint64_t>(i)));
+    t.set(i, IsFloat(t.dtype()) ? 2.0 * u - 1.0 : static_cast<int>(u * 256));
+  }
+  std::byte* const data = t.bytes().data();
+  const size_t all = t.bytes().size(), filled = n == 0 ? 1 : all / t.num_elements() * n;
+  for (size_t at = filled; at < all; at += filled) {
+    std::memcpy(data + at, data, std::min(filled, all - at));
+  }
+}
+
+// Median and best.
+std::pair<double, double> Milliseconds(HostKernel& kernel, const KernelArgs& args) {
+  std::vector<double> times;
+  for (int i = 0; i < 15; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    const Status status = kernel.Run(args);
+    const auto end = std::chrono::steady_clock::now();
+    OC_CHECK(status.ok(), status.ToString());
+    times.push_back(std::chrono::duration<double, std::milli>(end - begin).count());
+  }
+  std::sort(times.begin(), times.end());
+  return {times[times.size() / 2], times[0]};
+}
+
+void Run(const Case& c, const KernelRegistry& registry, WorkerPool& pool) {
+  const OpDef* def = BuiltinOps()->Find(c.op);
+  OC_CHECK(def != nullptr, c.op);
+  const auto types = def->infer({c.inputs, c.attrs});
+  OC_CHECK(types.ok(), c.name, ": ", types.status().ToString());
+  const OpRequest request = {def, c.attrs, c.inputs, *types, c.accumulate};
+  auto kernel = registry.Find(c.op)->create(request, pool.threads());
+  OC_CHECK(kernel.ok(), c.name, ": ", kernel.status().ToString());
+
+  std::vector<Tensor> inputs, outputs;
+  std::vector<const std::byte*> in;
+  std::vector<std::byte*> out;
+  double bytes = 0;
+  for (const TensorType& type : c.inputs) {
+    inputs.emplace_back(type);
+    Fill(inputs.back(), inputs.size());
+    bytes += static_cast<double>(type.bytes());
+    in.push_back(inputs.back().bytes().data());
+  }
+  for (size_t i = 0; i < types->size(); ++i) {
+    bytes += static_cast<double>((*types)[i].bytes());
+    const bool in_place = i < def->updates.size() && def->updates[i] >= 0;
+    outputs.emplace_back(in_place ? TensorType{DType::kU8, {0}} : (*types)[i]);
+    out.push_back(in_place ? inputs[def->updates[i]].bytes().data()
+                           : outputs.back().bytes().data());
+  }
+  Tensor workspace({DType::kU8, {(*kernel)->workspace_bytes()}});
+  const double ms = Milliseconds(**kernel, {in.data(), out.data(), workspace.bytes().data(), pool});
+  std::printf("%-36s %9.3f ms, best %9.3f ms %8.1f GB/s\n", c.name.c_str(), ms, best,
+              bytes / best / 1e6);
+}
+
+TensorType F(const Shape& shape, DType dtype = DType::kF32) { return {dtype, shape}; }
+TensorType I(const Shape& shape) { return {DType::kI32, shape}; }
+
+std::vector<Case> Cases(DType t) {
+  const Shape x = {8, 256, 256}, wide = {8, 256, 1024}, rows = {8, 256};
+  const TensorType s = F({});
+  std::vector<Case> cases = {
+      {"add", "add", {F(x, t), F(x, t)}, {}},
+      {"add bias", "add", {F(wide, t), F({1024}, t)}, {}},
+      {"relu", "relu", {F(wide, t)}, {}},
+      {"gelu", "gelu", {F(wide, t)}, {}},
+      {"gelu tanh", "gelu", {F(wide, t)}, {{"approximate", std::string("tanh")}}},
+      {"gelu_grad", "gelu_grad", {F(wide, t), F(wide, t)}, {}},
+      {"gelu_grad tanh",
+       "gelu_grad",
+       {F(wide, t), F(wide, t)},
+       {{"approximate", std::string("tanh")}}},
+      {"exp", "exp", {F(wide, t)}, {}},
+      {"tanh", "tanh", {F(wide, t)}, {}},
+      {"layer_norm", "layer_norm", {F(x, t), F({256}, t), F({256}, t)}, {}},
+      {"layer_norm_grad_input",
+       "layer_norm_grad_input",
+       {F(x, t), F(x, t), F({256}, t), F(rows), F(rows)},
+       {}},
+      {"layer_norm_grad_weight",
+       "layer_norm_grad_weight",
+       {F(x, t), F(x, t), F(rows), F(rows)},
+       {}},
+      {"layer_norm 2048x768", "layer_norm", {F({2048, 768}, t), F({768}, t), F({768}, t)}, {}},
+      {"layer_norm_grad_input 2048x768",
+       "layer_norm_grad_input",
+       {F({2048, 768}, t), F({2048, 768}, t), F({768}, t), F({2048}), F({2048})},
+       {}},
+      {"layer_norm_grad_weight 2048x768",
+       "layer_norm_grad_weight",
+       {F({2048, 768}, t), F({2048, 768}, t), F({2048}), F({2048})},
+       {}},
+      {"cross_entropy 2048x256", "cross_entropy", {F({2048, 256}, t), I({2048})}, {}},
+      {"cross_entropy_grad 2048x256",
+       "cross_entropy_grad",
+       {s, F({2048, 256}, t), I({2048}), F({2048})},
+       {}},
+      {"cross_entropy 256x50304", "cross_entropy", {F({256, 50304}, t), I({256})}, {}},
+      {"cross_entropy_grad 256x50304",
+       "cross_entropy_grad",
+       {s, F({256, 50304}, t), I({256}), F({256})},
+       {}},
+      {"softmax 8192x256", "softmax", {F({8192, 256}, t)}, {}},
+      {"embedding", "embedding", {I(rows), F({256, 256}, t)}, {}},
+      {"embedding_grad", "embedding_grad", {F(x, t), I(rows)}, {{"vocabulary", int64_t{256}}}},
+      {"embedding_grad 50304x768",
+       "embedding_grad",
+       {F({256, 768}, t), I({256})},
+       {{"vocabulary", int64_t{50304}}}},
+      {"reduce_sum columns", "reduce_sum", {F(wide, t)}, {{"axes", std::vector<int64_t>{0, 1}}}},
+      {"reduce_sum last axis", "reduce_sum", {F(wide, t)}, {{"axes", std::vector<int64_t>{-1}}}},
+      {"transpose 2048x1024",
+       "transpose",
+       {F({2048, 1024}, t)},
+       {{"permutation", std::vector<int64_t>{1, 0}}}},
+      {"transpose 8x256x4x64 0213",
+       "transpose",
+       {F({8, 256, 4, 64}, t)},
+       {{"permutation", std::vector<int64_t>{0, 2, 1, 3}}}},
+      {"dropout",
+       "dropout",
+       {F(wide, t), {DType::kI64, {4}}},
+       {{"p", 0.1}, {"stream", int64_t{5}}}},
+  };
+  const auto attention = [&](const char* name, int64_t batch, int64_t heads, int64_t length) {
+    const int64_t width = heads * 64;
+    const Attributes attrs = {{"heads", heads}, {"kv_heads", heads}};
+    const Shape qkv = {batch, length, 3 * width}, y = {batch, length, width};
+    cases.push_back({std::string("attention ") + name, "attention", {F(qkv, t)}, attrs});
+    cases.push_back({std::string("attention_grad ") + name,
+                     "attention_grad",
+                     {F(y, t), F(qkv, t), F(y, t), F({batch, heads, length})},
+                     attrs});
+  };
+  attention("8x4x256x64", 8, 4, 256);
+  attention("4x12x64x64", 4, 12, 64);
+  attention("1x12x1024x64", 1, 12, 1024);
+  cases.push_back({"rope 8x4x256x64",
+                   "rope",
+                   {F({8, 256, 768}, t)},
+                   {{"heads", int64_t{4}}, {"kv_heads", int64_t{4}}}});
+  const Shape p = {124475904};
+  cases.push_back({"sum_squares 124M", "sum_squares", {F(p, t)}, {}});
+  cases.push_back({"accumulate 124M", "accumulate", {F(p), F(p, t)}, {}});
+  cases.push_back({"sgd 124M", "sgd", {F(p), F(p, t), s, s, F(p)}, {{"momentum", 0.9}}});
+  cases.push_back({"adamw 124M", "adamw", {F(p), F(p, t), F(p), F(p), s, s, s}, {}});
+  return cases;
+}
+
+}  // namespace
+}  // namespace oc
+
+int main(int argc, char** argv) {
+  const int threads = argc > 1 ? std::atoi(argv[1]) : 2;
+  oc::WorkerPool pool(threads, {0, 1});
+  pool.BindCaller();
+  oc::KernelRegistry registry;
+  oc::cpu::RegisterNative(registry);
+  for (const oc::DType dtype : {oc::DType::kF32, oc::DType::kBF16}) {
+    std::printf("%s, %d threads\n", oc::Name(dtype), threads);
+    for (const oc::Case& c : oc::Cases(dtype)) {
+      if (argc > 2 && std::strstr(c.name.c_str(), argv[2]) == nullptr) continue;
+      oc::Run(c, registry, pool);
+    }
+  }
+  return 0;
+}
