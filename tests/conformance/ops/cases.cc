@@ -4,8 +4,8 @@ namespace oc::conformance {
 
 std::vector<OpCase> AllCases() {
   std::vector<OpCase> all;
-  for (const auto& family :
-       {ElementwiseCases(), ShapeCases(), ReduceCases(), ProductCases(), UpdateCases()}) {
+  for (const auto& family : {ElementwiseCases(), ShapeCases(), ReduceCases(), ProductCases(),
+                             UpdateCases(), ImageCases(), SequenceCases()}) {
     all.insert(all.end(), family.begin(), family.end());
   }
   return all;

@@ -10,6 +10,8 @@ std::vector<OpCase> ShapeCases();
 std::vector<OpCase> ReduceCases();
 std::vector<OpCase> ProductCases();
 std::vector<OpCase> UpdateCases();
+std::vector<OpCase> ImageCases();
+std::vector<OpCase> SequenceCases();
 
 // All of them, in this order.
 std::vector<OpCase> AllCases();

@@ -12,8 +12,8 @@ constexpr int64_t kProbes = 24;  // elements an input whose difference is taken
 
 std::string InputName(size_t i) { return absl::StrCat("input", i); }
 
-// The op under a loss: the sum of its outputs, weighted by the data "weight<output>". Float inputs are
-// parameters. `value` becomes the loss in f64.
+// The op under a loss: the sum of its outputs, weighted by the data "weight<output>". Float inputs
+// are parameters. `value` becomes the loss in f64.
 struct LossGraph {
   Graph graph;
   int value = kNone;
@@ -21,8 +21,8 @@ struct LossGraph {
 
 bool Wanted(const OpCase& c, const std::vector<Tensor>& inputs, size_t i) {
   if (!IsFloat(inputs[i].dtype())) return false;
-  return c.gradient_inputs.empty() || std::count(c.gradient_inputs.begin(), c.gradient_inputs.end(),
-                                                 static_cast<int>(i)) != 0;
+  return c.gradient_inputs.empty() ||
+         std::count(c.gradient_inputs.begin(), c.gradient_inputs.end(), static_cast<int>(i)) != 0;
 }
 
 StatusOr<LossGraph> BuildLoss(const OpCase& c, const std::vector<Tensor>& inputs,
@@ -64,8 +64,9 @@ Tensor Copied(const Tensor& from) {
 }
 
 // Central differences of some elements of one input against the gradient.
-StatusOr<std::string> Probe(const OpCase& c, const LossGraph& loss, std::map<std::string, Tensor>& feeds,
-                            size_t input, const Tensor& gradient, OpRunner& runner) {
+StatusOr<std::string> Probe(const OpCase& c, const LossGraph& loss,
+                            std::map<std::string, Tensor>& feeds, size_t input,
+                            const Tensor& gradient, OpRunner& runner) {
   const std::string name = InputName(input);
   const Tensor original = feeds.at(name);
   const int64_t n = original.num_elements();
@@ -84,9 +85,10 @@ StatusOr<std::string> Probe(const OpCase& c, const LossGraph& loss, std::map<std
   const int64_t probes = std::min(n, kProbes);
   const Philox rng(11);
   for (int64_t k = 0; k < probes; ++k) {
-    const int64_t i = probes == n ? k : static_cast<int64_t>(
-                                            PermutedIndex(static_cast<uint64_t>(k),
-                                                          static_cast<uint64_t>(n), 11, input));
+    const int64_t i = probes == n
+                          ? k
+                          : static_cast<int64_t>(PermutedIndex(
+                                static_cast<uint64_t>(k), static_cast<uint64_t>(n), 11, input));
     OC_ASSIGN_OR_RETURN(const double above, loss_at(i, c.step));
     OC_ASSIGN_OR_RETURN(const double below, loss_at(i, -c.step));
     const double numeric = (above - below) / (2 * c.step);
@@ -99,14 +101,16 @@ StatusOr<std::string> Probe(const OpCase& c, const LossGraph& loss, std::map<std
                            numeric);
     }
   }
-  if (std::sqrt(error) <= c.gradient_tolerance * std::max(std::sqrt(norm), 1.0)) return std::string();
+  if (std::sqrt(error) <= c.gradient_tolerance * std::max(std::sqrt(norm), 1.0))
+    return std::string();
   return absl::StrCat("gradient of input ", input, " is off by ", std::sqrt(error), " of ",
                       std::sqrt(norm), "; ", worst);
 }
 
 }  // namespace
 
-StatusOr<std::vector<Tensor>> Evaluate(const Graph& graph, const std::map<std::string, Tensor>& inputs,
+StatusOr<std::vector<Tensor>> Evaluate(const Graph& graph,
+                                       const std::map<std::string, Tensor>& inputs,
                                        const std::vector<int>& wanted, OpRunner& runner) {
   std::vector<Tensor> values(graph.values.size());
   for (const Value& v : graph.values) {
@@ -119,7 +123,8 @@ StatusOr<std::vector<Tensor>> Evaluate(const Graph& graph, const std::map<std::s
     std::vector<Tensor> in;
     for (int v : node.inputs) in.push_back(values[v]);
     auto out = runner.Run(node.def->name, node.attrs, in);
-    if (!out.ok()) return Annotate(out.status(), absl::StrCat("node ", node.id, " ", node.def->name));
+    if (!out.ok())
+      return Annotate(out.status(), absl::StrCat("node ", node.id, " ", node.def->name));
     for (size_t i = 0; i < node.outputs.size(); ++i) values[node.outputs[i]] = (*out)[i];
   }
   std::vector<Tensor> result;
@@ -180,7 +185,8 @@ std::string DecompositionError(const OpCase& c, DType dtype, OpRunner& runner) {
   auto expected = runner.Run(c.op, c.attrs, *inputs);
   if (!expected.ok()) return expected.status().ToString();
   if (actual->size() != expected->size()) {
-    return absl::StrCat("the decomposition has ", actual->size(), " outputs, the op ", expected->size());
+    return absl::StrCat("the decomposition has ", actual->size(), " outputs, the op ",
+                        expected->size());
   }
   for (size_t i = 0; i < expected->size(); ++i) {
     // Every step of the decomposition rounds.

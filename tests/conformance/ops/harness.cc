@@ -7,22 +7,29 @@
 namespace oc::conformance {
 
 Input Normal(const Shape& shape, double mean, double stddev) {
-  return {shape, [=](const Philox& rng, uint64_t stream, uint64_t i) {
+  return {shape,
+          [=](const Philox& rng, uint64_t stream, uint64_t i) {
             return mean + stddev * oc::Normal(rng, stream, i);
-          }, {}};
+          },
+          {}};
 }
 
 Input Uniform(const Shape& shape, double low, double high) {
-  return {shape, [=](const Philox& rng, uint64_t stream, uint64_t i) {
+  return {shape,
+          [=](const Philox& rng, uint64_t stream, uint64_t i) {
             return low + (high - low) * UniformFloat(rng.Word(stream, i));
-          }, {}};
+          },
+          {}};
 }
 
 Input Whole(const Shape& shape, int64_t low, int64_t high) {
-  return {shape, [=](const Philox& rng, uint64_t stream, uint64_t i) {
+  return {shape,
+          [=](const Philox& rng, uint64_t stream, uint64_t i) {
             return static_cast<double>(
-                low + static_cast<int64_t>(rng.Word(stream, i) % static_cast<uint64_t>(high - low + 1)));
-          }, {}};
+                low +
+                static_cast<int64_t>(rng.Word(stream, i) % static_cast<uint64_t>(high - low + 1)));
+          },
+          {}};
 }
 
 Input Integers(const Shape& shape, int64_t low, int64_t high) {
@@ -36,7 +43,8 @@ Input Constant(const Shape& shape, double value) {
 }
 
 Input Values(const Shape& shape, std::vector<double> values) {
-  return {shape, [=](const Philox&, uint64_t, uint64_t i) { return values[i % values.size()]; }, {}};
+  return {
+      shape, [=](const Philox&, uint64_t, uint64_t i) { return values[i % values.size()]; }, {}};
 }
 
 std::string CaseName(const OpCase& c, DType dtype) {
@@ -61,11 +69,16 @@ StatusOr<std::vector<Tensor>> MakeInputs(const OpCase& c, DType dtype, OpRunner&
 double Tolerance(DType dtype, DType activations) {
   const auto of = [](DType d) {
     switch (d) {
-      case DType::kF64: return 1e-12;
-      case DType::kF32: return 1e-5;
-      case DType::kF16: return 2e-3;
-      case DType::kBF16: return 1e-2;
-      default: return 0.0;
+      case DType::kF64:
+        return 1e-12;
+      case DType::kF32:
+        return 1e-5;
+      case DType::kF16:
+        return 2e-3;
+      case DType::kBF16:
+        return 1e-2;
+      default:
+        return 0.0;
     }
   };
   if (!IsFloat(dtype)) return 0;

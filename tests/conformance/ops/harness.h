@@ -1,6 +1,7 @@
-// One suite of op cases for every device. A case is an op, how its inputs are made and its attributes; it
-// runs in each of its dtypes, on each device, against the reference device, and its gradient is compared
-// with finite differences. To add a case, return it from a cases_*.cc listed in cases.h:
+// One suite of op cases for every device. A case is an op, how its inputs are made and its
+// attributes; it runs in each of its dtypes, on each device, against the reference device, and its
+// gradient is compared with finite differences. To add a case, return it from a cases_*.cc listed
+// in cases.h:
 //
 //   cases.push_back({.op = "add", .name = "suffix", .inputs = {Normal({3, 5}), Normal({5})}});
 //
@@ -8,6 +9,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,6 +17,7 @@
 
 #include "openclaw/core/rng.h"
 #include "openclaw/devices/device.h"
+#include "openclaw/graph/graph.h"
 
 namespace oc::conformance {
 
@@ -61,10 +64,11 @@ class OpRunner {
     int64_t misalign = 0;
   };
 
-  OpRunner(Slice& slice, std::shared_ptr<const OpRegistry> ops) : slice_(slice), ops_(std::move(ops)) {}
+  OpRunner(Slice& slice, std::shared_ptr<const OpRegistry> ops)
+      : slice_(slice), ops_(std::move(ops)) {}
 
-  // Infers, prepares, runs; the outputs. kInternal where the kernel wrote outside of its outputs, or
-  // changed an input. `implementation` (may be null) tells whose kernel ran.
+  // Infers, prepares, runs; the outputs. kInternal where the kernel wrote outside of its outputs,
+  // or changed an input. `implementation` (may be null) tells whose kernel ran.
   StatusOr<std::vector<Tensor>> Run(const std::string& op, const Attributes& attrs,
                                     const std::vector<Tensor>& inputs, const Options& options,
                                     std::string* implementation = nullptr);
@@ -88,8 +92,8 @@ struct OpCase {
   Attributes attrs;
   std::vector<DType> dtypes = kFloats;
 
-  // Changes the generated inputs before they are used, with the reference device at hand: a gradient op
-  // takes what its forward saved. May be null.
+  // Changes the generated inputs before they are used, with the reference device at hand: a
+  // gradient op takes what its forward saved. May be null.
   std::function<Status(OpRunner& reference, std::vector<Tensor>& inputs)> prepare;
   // Run is to fail with this code (bad labels and the like).
   std::optional<absl::StatusCode> error;
@@ -98,12 +102,12 @@ struct OpCase {
   // Outputs compared; empty: all.
   std::vector<int> compare;
 
-  // Finite differences, where the op has a gradient: of the outputs named (weighted by random numbers),
-  // for the inputs named (empty: all floats).
+  // Finite differences, where the op has a gradient: of the outputs named (weighted by random
+  // numbers), for the inputs named (empty: all floats).
   bool gradient = true;
   std::vector<int> gradient_outputs = {0};
   std::vector<int> gradient_inputs;
-  double step = 1e-5;              // of the central difference
+  double step = 1e-5;                // of the central difference
   double gradient_tolerance = 1e-6;  // norm-wise
 };
 
@@ -113,19 +117,22 @@ std::string CaseName(const OpCase& c, DType dtype);
 // The inputs of a case in a dtype, `prepare` applied.
 StatusOr<std::vector<Tensor>> MakeInputs(const OpCase& c, DType dtype, OpRunner& reference);
 
-// Empty, or how `actual` differs from `expected` by more than `tolerance`: the norm of the difference over
-// the norm of `expected`, and no element off by far more. Integers and bools must be equal.
+// Empty, or how `actual` differs from `expected` by more than `tolerance`: the norm of the
+// difference over the norm of `expected`, and no element off by far more. Integers and bools must
+// be equal.
 std::string Difference(const Tensor& actual, const Tensor& expected, double tolerance);
 // Norm-wise, of results in `dtype` of a computation on `activations`.
 double Tolerance(DType dtype, DType activations);
 
-// Compares the gradient that Differentiate builds with finite differences, in f64. Empty, or what is wrong.
+// Compares the gradient that Differentiate builds with finite differences, in f64. Empty, or what
+// is wrong.
 std::string GradientError(const OpCase& c, OpRunner& reference);
 // Compares an op's decomposition with its kernel. Empty, or what is wrong.
 std::string DecompositionError(const OpCase& c, DType dtype, OpRunner& runner);
 
 // Evaluates a graph op by op: inputs by name; returns the values wanted.
-StatusOr<std::vector<Tensor>> Evaluate(const Graph& graph, const std::map<std::string, Tensor>& inputs,
+StatusOr<std::vector<Tensor>> Evaluate(const Graph& graph,
+                                       const std::map<std::string, Tensor>& inputs,
                                        const std::vector<int>& wanted, OpRunner& runner);
 
 }  // namespace oc::conformance

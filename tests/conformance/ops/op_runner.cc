@@ -29,7 +29,8 @@ StatusOr<Operand> Place(Slice& slice, Queue& queue, int64_t bytes, int64_t misal
   return operand;
 }
 
-// kInternal where bytes changed outside of `written` (all of the operand's range, or nothing of it).
+// kInternal where bytes changed outside of `written` (all of the operand's range, or nothing of
+// it).
 Status CheckUntouched(Queue& queue, const Operand& operand, bool written, const std::string& what,
                       std::vector<std::byte>* after) {
   after->resize(operand.before.size());
@@ -40,7 +41,8 @@ Status CheckUntouched(Queue& queue, const Operand& operand, bool written, const 
   for (size_t i = 0; i < after->size(); ++i) {
     if (written && i >= begin && i < end) continue;
     if ((*after)[i] == operand.before[i]) continue;
-    if (i >= begin && i < end) return Internal(what, ": the kernel changed byte ", i - begin, " of it");
+    if (i >= begin && i < end)
+      return Internal(what, ": the kernel changed byte ", i - begin, " of it");
     return Internal(what, ": the kernel wrote ", i < begin ? begin - i : i - end + 1, " bytes ",
                     i < begin ? "before" : "beyond", " it");
   }
@@ -62,8 +64,8 @@ int AliasOf(const OpDef& def, const OpRequest& request, int i, bool in_place) {
 }  // namespace
 
 StatusOr<std::vector<Tensor>> OpRunner::Run(const std::string& op, const Attributes& attrs,
-                                            const std::vector<Tensor>& inputs, const Options& options,
-                                            std::string* implementation) {
+                                            const std::vector<Tensor>& inputs,
+                                            const Options& options, std::string* implementation) {
   OpRequest request{.def = ops_->Find(op), .attrs = attrs, .accumulate = options.accumulate};
   if (request.def == nullptr) return ops_->Unknown(op);
   const OpDef& def = *request.def;
@@ -87,7 +89,8 @@ StatusOr<std::vector<Tensor>> OpRunner::Run(const std::string& op, const Attribu
   std::vector<Operand> operands;  // inputs, then the outputs that have memory of their own
   std::vector<BufferRange> in, out;
   for (const Tensor& t : inputs) {
-    OC_ASSIGN_OR_RETURN(Operand o, Place(slice_, *queue, t.type().bytes(), misaligned(t.type()), t.bytes()));
+    OC_ASSIGN_OR_RETURN(Operand o,
+                        Place(slice_, *queue, t.type().bytes(), misaligned(t.type()), t.bytes()));
     operands.push_back(std::move(o));
     in.push_back(operands.back().range);
   }
@@ -107,8 +110,9 @@ StatusOr<std::vector<Tensor>> OpRunner::Run(const std::string& op, const Attribu
     const bool adds = (options.accumulate >> i & 1) != 0;
     const TensorType& type = request.outputs[i];
     const int64_t bytes = is_opaque ? opaque[next_opaque++] : type.bytes();
-    OC_ASSIGN_OR_RETURN(Operand o, Place(slice_, *queue, bytes, misaligned(type),
-                                         adds ? options.initial[i].bytes() : std::span<const std::byte>()));
+    OC_ASSIGN_OR_RETURN(Operand o,
+                        Place(slice_, *queue, bytes, misaligned(type),
+                              adds ? options.initial[i].bytes() : std::span<const std::byte>()));
     home[i] = operands.size();
     operands.push_back(std::move(o));
     written.push_back(true);
@@ -122,13 +126,14 @@ StatusOr<std::vector<Tensor>> OpRunner::Run(const std::string& op, const Attribu
   std::vector<std::vector<std::byte>> after(operands.size());
   for (size_t i = 0; i < operands.size(); ++i) {
     const bool is_input = i < inputs.size();
-    OC_RETURN_IF_ERROR(CheckUntouched(*queue, operands[i], written[i],
-                                      absl::StrCat(op, is_input ? " input " : " output ",
-                                                   is_input ? i : i - inputs.size()),
-                                      &after[i]));
+    OC_RETURN_IF_ERROR(CheckUntouched(
+        *queue, operands[i], written[i],
+        absl::StrCat(op, is_input ? " input " : " output ", is_input ? i : i - inputs.size()),
+        &after[i]));
   }
   std::vector<std::byte> scratch;
-  OC_RETURN_IF_ERROR(CheckUntouched(*queue, workspace, true, absl::StrCat(op, " workspace"), &scratch));
+  OC_RETURN_IF_ERROR(
+      CheckUntouched(*queue, workspace, true, absl::StrCat(op, " workspace"), &scratch));
   for (size_t i = 0; i < request.outputs.size(); ++i) {
     results.emplace_back(request.outputs[i]);
     const bool is_opaque = (def.opaque_outputs >> i & 1) != 0;
