@@ -1,0 +1,45 @@
+#include "openclaw/devices/cpu/cpu.h"
+
+#include <utility>
+
+#include "openclaw/devices/cpu/kernels.h"
+#include "openclaw/devices/cpu/topology.h"
+#include "openclaw/devices/host/host_device.h"
+
+namespace oc {
+namespace {
+
+StatusOr<std::vector<std::unique_ptr<Device>>> Discover(
+    const std::shared_ptr<const KernelRegistry>& fallback) {
+  auto kernels = std::make_shared<KernelRegistry>();
+  OC_RETURN_IF_ERROR(cpu::RegisterOneDnn(*kernels));
+  cpu::RegisterNative(*kernels);
+  OC_ASSIGN_OR_RETURN(const std::vector<cpu::NumaNode> nodes, cpu::UsableNodes());
+  const std::string model = cpu::InstructionSet();
+  std::vector<std::unique_ptr<Device>> devices;
+  for (const cpu::NumaNode& node : nodes) {
+    HostDeviceOptions options;
+    options.info = {.name = absl::StrCat("cpu:", devices.size()), .leaf = "cpu", .model = model};
+    options.info.cores = node.cores;
+    options.info.threads = static_cast<int>(node.cores.size());
+    options.info.memory_bytes = node.memory_bytes;
+    options.dtypes = {DType::kF32, DType::kBF16, DType::kI32,
+                      DType::kI64, DType::kU8,   DType::kBool};
+    options.kernels = {kernels};
+    if (fallback != nullptr) {
+      options.dtypes.push_back(DType::kF64);
+      options.dtypes.push_back(DType::kF16);
+      options.kernels.push_back(fallback);
+    }
+    devices.push_back(MakeHostDevice(std::move(options)));
+  }
+  return devices;
+}
+
+}  // namespace
+
+DeviceLeaf CpuLeaf(std::shared_ptr<const KernelRegistry> fallback) {
+  return {"cpu", [fallback] { return Discover(fallback); }};
+}
+
+}  // namespace oc

@@ -1,0 +1,20 @@
+// The leaf of processors: oneDNN where it is fast, own vectorised kernels elsewhere.
+#pragma once
+
+#include <memory>
+
+#include "openclaw/devices/device.h"
+#include "openclaw/devices/host/kernel.h"
+
+namespace oc {
+
+// One device, "cpu:0", "cpu:1", ..., a NUMA node with cores that this process may use (affinity,
+// cpusets). Memory: the node's share of what is available now, or of what is left of the control
+// group's limit where that is less. Model: the widest instruction set that the kernels use:
+// "amx_bf16", "avx512_bf16", "avx512", "avx2" or "baseline".
+//
+// `fallback` (may be null) is asked for what the leaf has no kernel of its own for, op by op.
+// Discovery is kFailedPrecondition where hwloc or oneDNN cannot start.
+DeviceLeaf CpuLeaf(std::shared_ptr<const KernelRegistry> fallback);
+
+}  // namespace oc
