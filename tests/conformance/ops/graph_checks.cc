@@ -145,7 +145,11 @@ std::string GradientError(const OpCase& c, OpRunner& reference) {
   for (const Value& v : loss->graph.values) {
     if (v.name.rfind("weight", 0) == 0) feeds[v.name] = RandomTensor(v.type, 5);
   }
-  feeds["count"] = feeds["loss_count"] = Tensor::Of<float>({}, {1.0f});
+  const Tensor one = Tensor::Of<float>({}, {1.0f});
+  feeds["count"] = one;
+  for (const Value& v : joint->values) {
+    if (v.kind == ValueKind::kReduced) feeds[v.name] = one;  // the count of the global batch
+  }
   for (const Accumulator& a : joint->accumulators) {
     if (a.kind != Accumulator::Kind::kGradient) continue;
     auto parts = Evaluate(*joint, feeds, a.contributions, reference);

@@ -1,4 +1,4 @@
-// The devices under test. A new leaf joins with one line in leaves.cc.
+// The device under test: one file a leaf implements this, and one program a leaf is built of it.
 #pragma once
 
 #include <vector>
