@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "openclaw/runtime/checkpoint/safetensors.h"
+#include "openclaw/core/safetensors.h"
 
 namespace oc {
 

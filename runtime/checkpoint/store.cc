@@ -11,9 +11,9 @@
 #include <set>
 #include <utility>
 
+#include "openclaw/core/crc32c.h"
 #include "openclaw/core/logging.h"
 #include "openclaw/core/rng.h"
-#include "openclaw/runtime/checkpoint/crc32c.h"
 
 namespace oc {
 namespace {

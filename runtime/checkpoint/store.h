@@ -22,10 +22,10 @@
 #include <string>
 #include <vector>
 
+#include "openclaw/core/safetensors.h"
 #include "openclaw/core/status.h"
 #include "openclaw/core/tensor.h"
 #include "openclaw/runtime/checkpoint/manifest.h"
-#include "openclaw/runtime/checkpoint/safetensors.h"
 
 namespace oc {
 

@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <span>
 
-#include "openclaw/runtime/checkpoint/crc32c.h"
+#include "openclaw/core/crc32c.h"
 
 namespace oc {
 namespace {

@@ -16,9 +16,9 @@
 #include <string>
 #include <vector>
 
+#include "openclaw/core/file.h"
 #include "openclaw/core/status.h"
 #include "openclaw/core/tensor.h"
-#include "openclaw/runtime/checkpoint/file.h"
 
 namespace oc {
 
@@ -44,12 +44,17 @@ class SafetensorsWriter {
   static StatusOr<SafetensorsWriter> Create(const std::string& path,
                                             std::vector<SafetensorsEntry> tensors,
                                             const std::map<std::string, std::string>& metadata);
+  // The same as the last part of another file, from byte `begin` of it on.
+  static StatusOr<SafetensorsWriter> CreateAt(File file, int64_t begin,
+                                              std::vector<SafetensorsEntry> tensors,
+                                              const std::map<std::string, std::string>& metadata);
 
   // Bytes of tensor `name` from byte `begin` of it on. kInvalidArgument: unknown name, or beyond
   // the tensor.
   Status Write(const std::string& name, std::span<const std::byte> bytes, int64_t begin = 0);
   // Syncs the file. kFailedPrecondition names a tensor that was not written in full.
   Status Finish();
+  // Of the safetensors part, where that is not the whole file.
   int64_t file_bytes() const { return file_bytes_; }
 
  private:
@@ -70,6 +75,8 @@ class SafetensorsReader {
   // missing, not safetensors, an unknown dtype, a shape that disagrees with its bytes, tensors that
   // overlap or leave gaps. Names file and tensor.
   static StatusOr<SafetensorsReader> Open(const std::string& path);
+  // The same for the `size` bytes of another file from byte `begin` of it on.
+  static StatusOr<SafetensorsReader> OpenAt(File file, int64_t begin, int64_t size);
 
   const std::string& path() const { return file_.path(); }
   // By offset.
@@ -91,8 +98,10 @@ class SafetensorsReader {
   explicit SafetensorsReader(File file) : file_(std::move(file)) {}
   Status ParseHeader(const std::string& text, int64_t data_begin);
   Status CheckLayout(int64_t data_begin) const;
+  int64_t end() const { return begin_ + file_bytes_; }
 
   File file_;
+  int64_t begin_ = 0;
   int64_t file_bytes_ = 0;
   std::vector<SafetensorsEntry> entries_;
   std::map<std::string, size_t> index_;

@@ -1,4 +1,4 @@
-#include "openclaw/runtime/checkpoint/crc32c.h"
+#include "openclaw/core/crc32c.h"
 
 #include <array>
 #include <cstring>

@@ -1,4 +1,4 @@
-#include "openclaw/runtime/checkpoint/safetensors.h"
+#include "openclaw/core/safetensors.h"
 
 #include <absl/strings/str_join.h>
 
@@ -118,9 +118,9 @@ StatusOr<DType> ParseSafetensorsDType(const std::string& name) {
 
 int64_t NumRows(const Shape& shape) { return shape.rank() == 0 ? 1 : shape[0].size(); }
 
-StatusOr<SafetensorsWriter> SafetensorsWriter::Create(
-    const std::string& path, std::vector<SafetensorsEntry> tensors,
-    const std::map<std::string, std::string>& metadata) {
+namespace {
+
+Status CheckEntries(const std::string& path, const std::vector<SafetensorsEntry>& tensors) {
   std::set<std::string> names;
   for (const SafetensorsEntry& t : tensors) {
     if (!t.type.shape.bound()) {
@@ -129,28 +129,44 @@ StatusOr<SafetensorsWriter> SafetensorsWriter::Create(
     }
     if (t.name.empty() || t.name == kMetadata || !names.insert(t.name).second) {
       return InvalidArgument("write ", path, ": the name '", t.name,
-                             "' is empty, reserved or used ", "twice");
+                             "' is empty, reserved or used twice");
     }
   }
+  return OkStatus();
+}
+
+}  // namespace
+
+StatusOr<SafetensorsWriter> SafetensorsWriter::Create(
+    const std::string& path, std::vector<SafetensorsEntry> tensors,
+    const std::map<std::string, std::string>& metadata) {
+  OC_RETURN_IF_ERROR(CheckEntries(path, tensors));
+  OC_ASSIGN_OR_RETURN(File file, File::Create(path));
+  return CreateAt(std::move(file), 0, std::move(tensors), metadata);
+}
+
+StatusOr<SafetensorsWriter> SafetensorsWriter::CreateAt(
+    File file, int64_t begin, std::vector<SafetensorsEntry> tensors,
+    const std::map<std::string, std::string>& metadata) {
+  OC_RETURN_IF_ERROR(CheckEntries(file.path(), tensors));
   std::stable_sort(tensors.begin(), tensors.end(),
                    [](const SafetensorsEntry& a, const SafetensorsEntry& b) {
                      return SizeInBits(a.type.dtype) > SizeInBits(b.type.dtype);
                    });
   const std::string header = HeaderText(tensors, metadata);
-  OC_ASSIGN_OR_RETURN(File file, File::Create(path));
   const uint64_t length = header.size();  // little-endian, as all that this project runs on
-  OC_RETURN_IF_ERROR(file.WriteAt(0, std::as_bytes(std::span(&length, 1))));
-  OC_RETURN_IF_ERROR(file.WriteAt(kLengthBytes, std::as_bytes(std::span(header))));
+  OC_RETURN_IF_ERROR(file.WriteAt(begin, std::as_bytes(std::span(&length, 1))));
+  OC_RETURN_IF_ERROR(file.WriteAt(begin + kLengthBytes, std::as_bytes(std::span(header))));
 
   SafetensorsWriter writer(std::move(file));
-  int64_t offset = kLengthBytes + static_cast<int64_t>(header.size());
+  int64_t offset = begin + kLengthBytes + static_cast<int64_t>(header.size());
   for (SafetensorsEntry& t : tensors) {
     t.offset = offset;
     offset += t.type.bytes();
     std::string name = t.name;
     writer.slots_[name] = {std::move(t), 0};
   }
-  writer.file_bytes_ = offset;
+  writer.file_bytes_ = offset - begin;
   return writer;
 }
 
@@ -183,27 +199,35 @@ Status SafetensorsWriter::Finish() {
 
 StatusOr<SafetensorsReader> SafetensorsReader::Open(const std::string& path) {
   OC_ASSIGN_OR_RETURN(File file, File::OpenForReading(path));
+  OC_ASSIGN_OR_RETURN(const int64_t size, file.Size());
+  return OpenAt(std::move(file), 0, size);
+}
+
+StatusOr<SafetensorsReader> SafetensorsReader::OpenAt(File file, int64_t begin, int64_t size) {
+  const std::string path = file.path();
   SafetensorsReader reader(std::move(file));
-  OC_ASSIGN_OR_RETURN(reader.file_bytes_, reader.file_.Size());
-  if (reader.file_bytes_ < kLengthBytes) {
-    return DataLoss("read ", path, ": ", reader.file_bytes_,
-                    " bytes are too few for a safetensors file");
+  reader.begin_ = begin;
+  reader.file_bytes_ = size;
+  if (size < kLengthBytes) {
+    return DataLoss("read ", path, ": ", size, " bytes are too few for a safetensors file");
   }
   uint64_t length = 0;
-  OC_RETURN_IF_ERROR(reader.file_.ReadAt(0, std::as_writable_bytes(std::span(&length, 1))));
+  OC_RETURN_IF_ERROR(reader.file_.ReadAt(begin, std::as_writable_bytes(std::span(&length, 1))));
   if (length > uint64_t{kMostHeaderBytes}) {
     return InvalidArgument("read ", path, ": not a safetensors file: its header would have ",
                            length, " bytes");
   }
   const auto header_bytes = static_cast<int64_t>(length);
-  if (header_bytes > reader.file_bytes_ - kLengthBytes) {
-    return DataLoss("read ", path, ": cut off in its header, ", reader.file_bytes_, " of at least ",
+  if (header_bytes > size - kLengthBytes) {
+    return DataLoss("read ", path, ": cut off in its header, ", size, " of at least ",
                     kLengthBytes + header_bytes, " bytes");
   }
   std::string text(length, '\0');
-  OC_RETURN_IF_ERROR(reader.file_.ReadAt(kLengthBytes, std::as_writable_bytes(std::span(text))));
-  OC_RETURN_IF_ERROR(reader.ParseHeader(text, kLengthBytes + header_bytes));
-  OC_RETURN_IF_ERROR(reader.CheckLayout(kLengthBytes + header_bytes));
+  const int64_t data_begin = begin + kLengthBytes + header_bytes;
+  OC_RETURN_IF_ERROR(
+      reader.file_.ReadAt(begin + kLengthBytes, std::as_writable_bytes(std::span(text))));
+  OC_RETURN_IF_ERROR(reader.ParseHeader(text, data_begin));
+  OC_RETURN_IF_ERROR(reader.CheckLayout(data_begin));
   return reader;
 }
 
@@ -256,13 +280,13 @@ Status SafetensorsReader::CheckLayout(int64_t data_begin) const {
                              " what ends at ", end);
     }
     end += entry.type.bytes();
-    if (end > file_bytes_) {
+    if (end > this->end()) {
       return DataLoss("read ", path(), ": cut off: tensor '", entry.name, "' ends at byte ", end,
-                      ", the file at ", file_bytes_);
+                      ", the file at ", this->end());
     }
   }
-  if (end != file_bytes_) {
-    return InvalidArgument("read ", path(), ": ", file_bytes_ - end,
+  if (end != this->end()) {
+    return InvalidArgument("read ", path(), ": ", this->end() - end,
                            " bytes after the last tensor");
   }
   return OkStatus();

@@ -1,4 +1,4 @@
-#include "openclaw/runtime/checkpoint/file.h"
+#include "openclaw/core/file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
