@@ -16,6 +16,7 @@
 #include "openclaw/optim/learning_rate.h"
 #include "openclaw/runtime/pipeline_internal.h"
 #include "openclaw/runtime/profiler.h"
+#include "openclaw/runtime/report/memory.h"
 
 namespace oc {
 namespace {
@@ -104,9 +105,17 @@ StatusOr<std::unique_ptr<ElasticPipeline>> ElasticPipeline::Create(
   OC_RETURN_IF_ERROR(CheckSchedule(optimizer.options().schedule));
   std::unique_ptr<ElasticPipeline> pipeline(new ElasticPipeline(cluster, optimizer, options));
   pipeline->next_epoch_ = options.epoch * 1000;
-  OC_RETURN_IF_ERROR(pipeline->BuildGraphs(model));
-  OC_RETURN_IF_ERROR(pipeline->LoadProfile());
-  OC_RETURN_IF_ERROR(pipeline->MakePlan());
+  OC_RETURN_IF_ERROR(cluster.MeasureLinks(options.timeout_seconds));
+  Status planned = pipeline->PlanAndProfile(model, options.recompute == "marked");
+  if (absl::IsResourceExhausted(planned) && options.recompute == "auto") {
+    OC_LOG_INFO(planned.message(), "; trying with marked modules computed again in backward");
+    planned = pipeline->PlanAndProfile(model, /*recompute=*/true);
+  }
+  OC_RETURN_IF_ERROR(planned);
+  OC_RETURN_IF_ERROR(pipeline->MeasurePeak());
+  OC_ASSIGN_OR_RETURN(const ProcessMemory memory, ReadProcessMemory());
+  pipeline->process_bytes_before_ = memory.resident_bytes;
+  (void)ResetPeakMemory();  // where the kernel refuses, the peak counts from the start
   for (const auto& vcu : cluster.vcus()) {
     const VcuProgram& p = pipeline->program().vcus[vcu->index()];
     OC_RETURN_IF_ERROR(vcu->Reserve(p.state_bytes, p.step_bytes));
@@ -116,7 +125,13 @@ StatusOr<std::unique_ptr<ElasticPipeline>> ElasticPipeline::Create(
   return pipeline;
 }
 
-Status ElasticPipeline::BuildGraphs(const Graph& model) {
+Status ElasticPipeline::PlanAndProfile(const Graph& model, bool recompute) {
+  OC_RETURN_IF_ERROR(BuildGraphs(model, recompute));
+  OC_RETURN_IF_ERROR(LoadProfile());
+  return MakePlan();
+}
+
+Status ElasticPipeline::BuildGraphs(const Graph& model, bool recompute) {
   model_ = model;
   DimBinding binding;
   for (const std::string& name : model.UnboundDims()) {
@@ -129,7 +144,8 @@ Status ElasticPipeline::BuildGraphs(const Graph& model) {
   OC_ASSIGN_OR_RETURN(const Graph bound, model.Bind(binding));
   OC_ASSIGN_OR_RETURN(joint_, Differentiate(bound));
   PassOptions passes;
-  if (options_.recompute == "none") passes.disabled.push_back("recompute_marked");
+  recomputes_ = recompute;
+  if (!recompute) passes.disabled.push_back("recompute_marked");
   OC_RETURN_IF_ERROR(RunPasses(joint_, DefaultPasses(), passes));
   OC_ASSIGN_OR_RETURN(update_, optimizer_.BuildUpdate(joint_));
   return OkStatus();
@@ -157,6 +173,23 @@ Status ElasticPipeline::LoadProfile() {
   return OkStatus();
 }
 
+Status ElasticPipeline::MeasurePeak() {
+  constexpr int64_t kSide = 1024;
+  GraphBuilder b("peak", joint_.shared_ops());
+  const Val x = b.Data("x", {DType::kF32, {kSide, kSide}});
+  b.Output("y", b.Linear(x, b.Parameter("w", {DType::kF32, {kSide, kSide}}, {})));
+  OC_ASSIGN_OR_RETURN(const Graph graph, b.Finish());
+  OC_RETURN_IF_ERROR(ProfileGraphs(cluster_, graph, nullptr, costs_, {.seconds = 0.1}));
+  peak_flops_ = 0;
+  for (const VcuSpec& v : cluster_.spec().vcus) {
+    const CostEntry* entry = costs_.Find(RequestOf(graph, graph.node(0), 0, v.kind).key);
+    if (entry != nullptr && entry->seconds > 0) {
+      peak_flops_ += 2.0 * kSide * kSide * kSide / entry->seconds;
+    }
+  }
+  return OkStatus();
+}
+
 PartitionOptions ElasticPipeline::MakePartitionOptions() const {
   PartitionOptions o;
   o.micro_batch = options_.micro_batch;
@@ -174,22 +207,25 @@ PartitionOptions ElasticPipeline::MakePartitionOptions() const {
 
 // Rank 0 plans, everybody realises the same plan and compares what came of it.
 Status ElasticPipeline::MakePlan() {
-  OC_RETURN_IF_ERROR(cluster_.MeasureLinks(options_.timeout_seconds));
   DynamicGraphPartitioner partitioner(joint_, &update_, cluster_.spec(), costs_);
   const PartitionOptions partition = MakePartitionOptions();
   std::string text;
   Status status;
+  // "!": a failure of rank 0's; "?": one that another choice of recomputation may mend.
   if (cluster_.job().rank() == 0) {
     if (!options_.plan_json.empty()) {
       text = options_.plan_json;
     } else {
       auto planned = partitioner.Partition(partition);
       status = planned.status();
-      text = planned.ok() ? planned->plan.ToJson() : absl::StrCat("!", status.message());
+      text = planned.ok() ? planned->plan.ToJson()
+                          : absl::StrCat(absl::IsResourceExhausted(status) ? "?" : "!",
+                                         status.message());
     }
   }
   OC_ASSIGN_OR_RETURN(text, cluster_.job().Broadcast(text, 0, "plan", options_.timeout_seconds));
   OC_RETURN_IF_ERROR(status);
+  if (!text.empty() && text[0] == '?') return ResourceExhausted(text.substr(1));
   if (!text.empty() && text[0] == '!') return InvalidArgument("rank 0 could not plan: ", text.substr(1));
   OC_ASSIGN_OR_RETURN(Plan plan, Plan::FromJson(text));
   if (plan.graph_fingerprint != GraphFingerprint(joint_)) {

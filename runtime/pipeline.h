@@ -36,7 +36,9 @@ struct PipelineOptions {
   std::optional<int64_t> pipeline_depth;
   std::optional<int64_t> data_parallel;
   std::string schedule = "auto";
-  std::string recompute = "auto";    // auto and marked: marked modules; none: keep everything
+  // marked: activations of marked modules are computed again in backward; none: all are kept; auto: kept
+  // where the memory allows.
+  std::string recompute = "auto";
   std::vector<std::string> stages;   // modules to cut after
   AmpLevel amp_level = AmpLevel::kO0;
   AllReduce allreduce_algorithm = AllReduce::kAuto;
@@ -99,6 +101,9 @@ class ElasticPipeline {
   // Makes this process ask all to stop: Step tells everybody in the same step. Signal-safe.
   void RequestStop() { stop_requested_.store(true, std::memory_order_relaxed); }
 
+  // What learning-rate schedules run towards.
+  void set_total_steps(int64_t steps) { options_.total_steps = steps; }
+
   int64_t step() const { return step_; }
   const Plan& plan() const { return planned_.plan; }
   const Program& program() const { return planned_.program; }
@@ -112,9 +117,15 @@ class ElasticPipeline {
   Cluster& cluster() { return cluster_; }
   // Memory of this process that the pipeline will take: arenas, buffers of the loader, and so on.
   int64_t predicted_process_bytes() const;
+  // Resident memory of this process just before its first arena.
+  int64_t process_bytes_before() const { return process_bytes_before_; }
+  // Measured peak of all VCUs together, f32 products: what MFU is a share of.
+  double peak_flops() const { return peak_flops_; }
+  // Whether marked modules are computed again in backward.
+  bool recomputes() const { return recomputes_; }
   // A variable or a reduced gradient ("grad.NAME") that one of this process's VCUs holds.
   StatusOr<Tensor> ReadVariable(const std::string& name) const;
-  // The step arenas' floating-point work, for MFU: of one step over all VCUs.
+  // Floating-point operations of one step over all VCUs, without what is computed again.
   double step_flops() const { return step_flops_; }
 
  private:
@@ -129,8 +140,10 @@ class ElasticPipeline {
 
   ElasticPipeline(Cluster& cluster, const HybridOptimizer& optimizer, const PipelineOptions& options)
       : cluster_(cluster), optimizer_(optimizer), options_(options) {}
-  Status BuildGraphs(const Graph& model);
+  Status BuildGraphs(const Graph& model, bool recompute);
   Status LoadProfile();
+  Status MeasurePeak();
+  Status PlanAndProfile(const Graph& model, bool recompute);
   Status MakePlan();
   Status InitializeState();
   Status MakeExecutor();
@@ -150,7 +163,9 @@ class ElasticPipeline {
   std::map<std::string, std::unique_ptr<Inference>> inference_;
   int64_t next_epoch_ = 0;
   int64_t step_ = 0;
-  double step_flops_ = 0;
+  double step_flops_ = 0, peak_flops_ = 0;
+  int64_t process_bytes_before_ = 0;
+  bool recomputes_ = false;
   std::map<int, int64_t> reserved_step_bytes_;  // by VCU, where inference needs more than training
   std::vector<int64_t> mine_;  // logical micro-batches that this process loads
   const Dataset* dataset_ = nullptr;

@@ -85,7 +85,7 @@ StatusOr<ElasticPipeline::Inference*> ElasticPipeline::InferenceFor(int64_t micr
     auto made = std::make_unique<Inference>();
     OC_ASSIGN_OR_RETURN(const Graph bound, model_.Bind({{"B", micro_batch}}));
     OC_ASSIGN_OR_RETURN(made->graph, ForInference(bound));
-    OC_RETURN_IF_ERROR(RunPasses(made->graph, DefaultPasses(), {}));
+    OC_RETURN_IF_ERROR(RunPasses(made->graph, DefaultPasses(), {.disabled = {"recompute_marked"}}));
     OC_RETURN_IF_ERROR(ProfileGraphs(cluster_, made->graph, nullptr, costs_,
                                      {.seconds = 0.2, .min_rounds = 1, .max_rounds = 3}));
     made->plan = planned_.plan;

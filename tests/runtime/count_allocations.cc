@@ -1,6 +1,7 @@
 #include "count_allocations.h"
 
 #include <atomic>
+#include <cstddef>
 #include <cstdlib>
 #include <new>
 

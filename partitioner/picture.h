@@ -1,0 +1,17 @@
+// Plans for people: a table as text, and the simulated step as an SVG timeline.
+#pragma once
+
+#include <string>
+
+#include "openclaw/partitioner/partition.h"
+
+namespace oc {
+
+// Stages, shares, schedule, and predicted time, bubble and memory a VCU.
+std::string PlanText(const PlannedProgram& planned, const Graph& graph, const ClusterSpec& cluster);
+
+// A row a VCU and lane that is used, a box a command, to scale; forward, backward, update,
+// communication and host work in colours of their own.
+std::string TimelineSvg(const PlannedProgram& planned);
+
+}  // namespace oc
