@@ -1,6 +1,7 @@
 // Sum (or maximum, minimum) over the members of a group, left on all of them.
 //
-//   OC_RETURN_IF_ERROR(AllReduceInPlace(group, {.bytes = gradients, .dtype = DType::kF32, .scratch = s}));
+//   OC_RETURN_IF_ERROR(AllReduceInPlace(group, {.bytes = gradients, .dtype = DType::kF32, .scratch
+//   = s}));
 #pragma once
 
 #include <cstdint>

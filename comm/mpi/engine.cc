@@ -16,7 +16,7 @@ constexpr int kNoticeTag = 1;
 constexpr uint64_t kPollsPerNotice = 64;
 // For how long a thread polls beside the one that polls for all.
 constexpr auto kAlone = std::chrono::microseconds(100);
-// What MPI gets to give back the memory of a receive that is cancelled.
+// What a receive that has begun gets to end, when it is given up.
 constexpr auto kWithdrawTime = std::chrono::milliseconds(100);
 // Above this a message is described by a datatype, because MPI counts in int.
 constexpr size_t kMaxCount = INT_MAX;
@@ -28,7 +28,7 @@ std::string Describe(const MpiEngine::Message& m) {
                                   TagName(m.key.tag), ", process ", m.process, ")");
 }
 
-Status SizeMismatch(const MpiEngine::Key& key, const std::string& sent, int64_t expected) {
+Status SizeMismatch(const MpiEngine::Key& key, int64_t sent, int64_t expected) {
   return InvalidArgument("message from rank ", key.from, " to rank ", key.to, " (",
                          TagName(key.tag), "): rank ", key.from, " sends ", sent, " bytes, rank ",
                          key.to, " expects ", expected);
@@ -125,24 +125,25 @@ void MpiEngine::Post(World& world, const Key& key, Message* m) {
   if (m->is_send) {
     const StatusOr<int> number = NumberFor(key, m->process);
     if (!number.ok()) return Finish(m, number.status());
-    return Start(m, *number);
+    m->number = *number;
+    return StartSend(m);
   }
-  // An earlier receive of the same key may await its number still: then so does this one, behind
-  // it.
   const auto known = in_.find(key);
-  if (known != in_.end()) return Start(m, known->second);
-  m->state = Message::kAwaitsNumber;
-  ++awaiting_numbers_;
+  if (known != in_.end()) {
+    m->number = known->second;
+    m->state = Message::kAwaitsMessage;
+  } else {
+    m->state = Message::kAwaitsNumber;
+    ++awaiting_numbers_;
+  }
 }
 
-void MpiEngine::Start(Message* m, int number) {
+void MpiEngine::StartSend(Message* m) {
   const Extent extent(m->bytes);
   m->state = Message::kActive;
-  const int code =
-      m->is_send
-          ? MPI_Isend(m->data, extent.count, extent.type, m->process, number, data_, &m->request)
-          : MPI_Irecv(m->data, extent.count, extent.type, m->process, number, data_, &m->request);
-  const Status status = FromMpi(code, m->is_send ? "MPI_Isend" : "MPI_Irecv");
+  const Status status = FromMpi(
+      MPI_Isend(m->data, extent.count, extent.type, m->process, m->number, data_, &m->request),
+      "MPI_Isend");
   if (!status.ok()) Finish(m, Annotate(status, Describe(*m)));
 }
 
@@ -173,6 +174,12 @@ void MpiEngine::PollNotices() {
     if (done == 0) break;
     outgoing_.pop_front();
   }
+  while (!unwanted_.empty()) {
+    int done = 0;
+    MPI_Test(&unwanted_.front().request, &done, MPI_STATUS_IGNORE);
+    if (done == 0) break;
+    unwanted_.pop_front();
+  }
   for (;;) {
     int found = 0;
     MPI_Message handle;
@@ -195,7 +202,8 @@ void MpiEngine::Take(const Notice& notice) {
       next = m->after;
       if (m->state == Message::kAwaitsNumber && m->key == notice.key) {
         --awaiting_numbers_;
-        Start(m, static_cast<int>(notice.number));
+        m->number = static_cast<int>(notice.number);
+        m->state = Message::kAwaitsMessage;
       }
     }
     return;
@@ -203,10 +211,7 @@ void MpiEngine::Take(const Notice& notice) {
   for (const auto& weak : worlds_) {
     const std::shared_ptr<World> world = weak.lock();
     if (world == nullptr || world->generation != notice.key.generation) continue;
-    FailLocked(*world, SizeMismatch(notice.key,
-                                    notice.sent_bytes >= 0 ? absl::StrCat(notice.sent_bytes)
-                                                           : std::string("more"),
-                                    notice.expected_bytes));
+    FailLocked(*world, SizeMismatch(notice.key, notice.sent_bytes, notice.expected_bytes));
   }
 }
 
@@ -215,40 +220,49 @@ void MpiEngine::Poll() {
   if (awaiting_numbers_ > 0 || polls_ % kPollsPerNotice == 0) PollNotices();
   for (Message *m = first_, *next; m != nullptr; m = next) {
     next = m->after;
-    if (m->state == Message::kActive) Test(m);
+    Advance(m);
   }
 }
 
-// True where the message is done.
-bool MpiEngine::Test(Message* m) {
-  int done = 0;
+// Takes the message where it has come. MPI cannot be given a buffer that is too small (Open MPI 4.1
+// writes beyond its end), so the size is looked at first.
+void MpiEngine::Probe(Message* m) {
+  int found = 0;
+  MPI_Message handle;
   MPI_Status status;
-  const int code = MPI_Test(&m->request, &done, &status);
-  int error_class = MPI_SUCCESS;
-  if (code != MPI_SUCCESS) MPI_Error_class(code, &error_class);
-  if (code == MPI_SUCCESS && done == 0) return false;
-  const bool truncated = error_class == MPI_ERR_TRUNCATE;
-  if (code != MPI_SUCCESS && !truncated) {
-    Finish(m, Annotate(FromMpi(code, "MPI_Test"), Describe(*m)));
-    return true;
+  Status result =
+      FromMpi(MPI_Improbe(m->process, m->number, data_, &found, &handle, &status), "MPI_Improbe");
+  if (!result.ok()) return Finish(m, Annotate(result, Describe(*m)));
+  if (found == 0) return;
+  MPI_Count sent = 0;
+  MPI_Get_elements_x(&status, MPI_BYTE, &sent);
+  if (sent == static_cast<MPI_Count>(m->bytes)) {
+    const Extent extent(m->bytes);
+    m->state = Message::kActive;
+    result =
+        FromMpi(MPI_Imrecv(m->data, extent.count, extent.type, &handle, &m->request), "MPI_Imrecv");
+    if (!result.ok()) Finish(m, Annotate(result, Describe(*m)));
+    return;
   }
-  Status result;
-  if (!m->is_send) {
-    MPI_Count received = 0;
-    if (!truncated) MPI_Get_elements_x(&status, MPI_BYTE, &received);
-    if (truncated || received != static_cast<MPI_Count>(m->bytes)) {
-      const int64_t expected = static_cast<int64_t>(m->bytes);
-      // MPI does not tell how long a truncated message was.
-      result =
-          SizeMismatch(m->key, truncated ? std::string("more") : absl::StrCat(received), expected);
-      Tell(m->process, {.kind = Notice::kSizeMismatch,
-                        .key = m->key,
-                        .sent_bytes = truncated ? -1 : static_cast<int64_t>(received),
-                        .expected_bytes = expected});
-    }
-  }
-  Finish(m, result);
-  return true;
+  // The sender is told; and served, so that it does not wait for a receiver that does not come.
+  Unwanted& unwanted = unwanted_.emplace_back();
+  unwanted.bytes.resize(sent);
+  const Extent extent(unwanted.bytes.size());
+  MPI_Imrecv(unwanted.bytes.data(), extent.count, extent.type, &handle, &unwanted.request);
+  Tell(m->process, {.kind = Notice::kSizeMismatch,
+                    .key = m->key,
+                    .sent_bytes = static_cast<int64_t>(sent),
+                    .expected_bytes = static_cast<int64_t>(m->bytes)});
+  Finish(m, SizeMismatch(m->key, sent, static_cast<int64_t>(m->bytes)));
+}
+
+void MpiEngine::Advance(Message* m) {
+  if (m->state == Message::kAwaitsMessage) Probe(m);
+  if (m->state != Message::kActive) return;
+  int done = 0;
+  const Status status = FromMpi(MPI_Test(&m->request, &done, MPI_STATUS_IGNORE), "MPI_Test");
+  if (!status.ok()) return Finish(m, Annotate(status, Describe(*m)));
+  if (done != 0) Finish(m, OkStatus());
 }
 
 void MpiEngine::Finish(Message* m, const Status& result) {
@@ -260,31 +274,19 @@ void MpiEngine::Finish(Message* m, const Status& result) {
 
 // Ends a message that may be under way in MPI, with `result` unless it turns out to be complete.
 void MpiEngine::Abandon(Message* m, const Status& result) {
-  if (m->state == Message::kAwaitsNumber) {
-    --awaiting_numbers_;
-    return Finish(m, result);
-  }
-  if (shut_ || Test(m)) {
-    if (m->state != Message::kDone) Finish(m, result);
-    return;
-  }
-  if (!m->is_send) {
-    MPI_Cancel(&m->request);
+  if (m->state == Message::kAwaitsNumber) --awaiting_numbers_;
+  if (m->state == Message::kActive && !shut_) {
+    Advance(m);
+    // A receive that has begun ends soon where its sender lives.
     const auto until = Clock::now() + kWithdrawTime;
-    do {
-      int done = 0;
-      MPI_Status status;
-      if (MPI_Test(&m->request, &done, &status) != MPI_SUCCESS || done != 0) {
-        int cancelled = 0;
-        MPI_Test_cancelled(&status, &cancelled);
-        return Finish(m, result);
-      }
-    } while (Clock::now() < until);
+    while (!m->is_send && m->state == Message::kActive && Clock::now() < until) Advance(m);
+    if (m->state == Message::kDone) return;
+    // MPI keeps the message: a send whose receiver may still fetch it, or a receive that broke off
+    // in the middle. Nothing more can be trusted of this world.
+    Finish(m, result);
+    return FailLocked(*m->world, result);
   }
-  // MPI keeps the message: a send whose receiver may still fetch it, or a receive that broke off in
-  // the middle. Nothing more can be trusted of this world.
   Finish(m, result);
-  FailLocked(*m->world, result);
 }
 
 void MpiEngine::Withdraw(Message* m) {
@@ -300,7 +302,7 @@ void MpiEngine::PollAlone(Message* m, std::unique_lock<std::mutex>& lock) {
   Backoff backoff;
   for (;;) {
     if (m->state == Message::kAwaitsNumber) PollNotices();
-    if (m->state == Message::kActive) Test(m);
+    Advance(m);
     if (m->state == Message::kDone || !polling_ || Clock::now() >= until) return;
     lock.unlock();
     backoff.Pause();

@@ -49,12 +49,15 @@ class MpiEngine {
 
   // A message under way, on the stack of the thread that waits for it.
   struct Message {
-    enum State { kIdle, kAwaitsNumber, kActive, kDone };
+    // A receive waits for its number, then for a message, whose size it looks at before it takes
+    // it.
+    enum State { kIdle, kAwaitsNumber, kAwaitsMessage, kActive, kDone };
     State state = kIdle;
     World* world = nullptr;
     bool is_send = false;
     Key key;
     int process = 0;  // the peer
+    int number = 0;
     void* data = nullptr;
     size_t bytes = 0;
     MPI_Request request = MPI_REQUEST_NULL;
@@ -107,6 +110,11 @@ class MpiEngine {
     Notice notice;
     MPI_Request request = MPI_REQUEST_NULL;
   };
+  // What came in a size that nobody expected.
+  struct Unwanted {
+    std::vector<std::byte> bytes;
+    MPI_Request request = MPI_REQUEST_NULL;
+  };
   struct KeyHash {
     size_t operator()(const Key& key) const;
   };
@@ -118,13 +126,14 @@ class MpiEngine {
 
   // All below: under the mutex.
   void Post(World& world, const Key& key, Message* message);
-  void Start(Message* message, int number);
+  void StartSend(Message* message);
   StatusOr<int> NumberFor(const Key& key, int process);
   void Tell(int process, const Notice& notice);
   void Poll();
   void PollNotices();
   void Take(const Notice& notice);
-  bool Test(Message* message);
+  void Advance(Message* message);
+  void Probe(Message* message);
   void Finish(Message* message, const Status& result);
   void Abandon(Message* message, const Status& result);
   void FailLocked(World& world, const Status& status);
@@ -146,6 +155,7 @@ class MpiEngine {
   std::unordered_map<Key, int, KeyHash> out_, in_;
   std::vector<int> next_number_;  // by process
   std::deque<OutgoingNotice> outgoing_;
+  std::deque<Unwanted> unwanted_;
   std::vector<std::weak_ptr<World>> worlds_;
   int64_t exchanges_ = 0;
   std::vector<std::unique_ptr<ExchangeState>> abandoned_;  // MPI may still read these

@@ -208,7 +208,9 @@ struct Difference {
 TEST(Collective, MismatchNamesRanksOperationsAndValues) {
   const std::vector<Difference> differences = {
       {"bytes",
-       [](Group& g, std::span<std::byte> b) { return AllReduceInPlace(g, {.bytes = b.first(400)}); },
+       [](Group& g, std::span<std::byte> b) {
+         return AllReduceInPlace(g, {.bytes = b.first(400)});
+       },
        {"rank 1", "rank 0", "all_reduce", "400", "800"}},
       {"dtype",
        [](Group& g, std::span<std::byte> b) {
@@ -229,8 +231,8 @@ TEST(Collective, MismatchNamesRanksOperationsAndValues) {
       Group group(t, {0, 1, 2}, {.id = 3, .timeout_seconds = 10});
       std::vector<std::byte> bytes(800);
       const double begin = NowSeconds();
-      const Status s =
-          t.rank() == 1 ? difference.other(group, bytes) : AllReduceInPlace(group, {.bytes = bytes});
+      const Status s = t.rank() == 1 ? difference.other(group, bytes)
+                                     : AllReduceInPlace(group, {.bytes = bytes});
       EXPECT_LT(NowSeconds() - begin, 5);
       EXPECT_EQ(s.code(), absl::StatusCode::kInvalidArgument) << difference.name << ": " << s;
       for (const std::string& name : difference.names) {
