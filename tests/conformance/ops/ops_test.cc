@@ -103,7 +103,7 @@ class CaseRun {
     auto result = reference_.Run(c_.op, c_.attrs, Widened(c_, inputs_, dtype_));
     // Statistics of narrow activations are f32; of wide ones, wide.
     if (absl::IsInvalidArgument(result.status())) {
-      result = reference_.Run(c_.op, c_.attrs, Widened(Widened(c_, inputs_, dtype_), DType::kF32));
+      result = reference_.Run(c_.op, c_.attrs, Widened(c_, Widened(c_, inputs_, dtype_), DType::kF32));
     }
     OC_ASSIGN_OR_RETURN(std::vector<Tensor> wide, std::move(result));
     for (size_t i = 0; i < own.size(); ++i) wide[i] = Cast(wide[i], own[i].type());
