@@ -107,6 +107,13 @@ StatusOr<CostTable> MeasureCosts(Slice& slice, const std::vector<CostRequest>& r
     largest = std::max(largest, bytes);
     total += bytes;
   }
+  if (!options.measure) {
+    for (const Candidate& c : candidates) {
+      table.Set(c.request->key, {.workspace_bytes = c.op->workspace_bytes(),
+                                 .opaque_bytes = c.op->opaque_bytes()});
+    }
+    return table;
+  }
   if (candidates.empty()) return table;
   constexpr int64_t kRing = int64_t{128} << 20;
   OC_ASSIGN_OR_RETURN(auto buffer, slice.Allocate(std::max(largest + (int64_t{1} << 20),

@@ -9,6 +9,9 @@
 namespace oc {
 
 struct ProfileOptions {
+  // false: only what Prepare tells (workspaces, which variants exist); seconds stay 0, and no memory is
+  // taken.
+  bool measure = true;
   double seconds = 3;          // about how long the measured rounds may take
   int min_rounds = 3;
   int max_rounds = 15;
