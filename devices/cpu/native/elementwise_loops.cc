@@ -242,12 +242,29 @@ void WhereT(const uint8_t* c, const void* a_bytes, const void* b_bytes, void* y_
   }
 }
 
-// Bool is 0 or 1 of any value; floats go to integers by truncation.
+// Bool is 0 or 1 of any value. What goes to a smaller range stops at its ends; a NaN becomes 0.
 struct Bool {
   uint8_t bits;
 };
+template <typename T>
+struct Ends;
+template <>
+struct Ends<uint8_t> {
+  static constexpr int64_t kLow = 0, kHigh = 255;
+};
+template <>
+struct Ends<int32_t> {
+  static constexpr int64_t kLow = INT32_MIN, kHigh = INT32_MAX;
+};
+template <>
+struct Ends<int64_t> {
+  static constexpr int64_t kLow = INT64_MIN, kHigh = INT64_MAX;
+};
+
 template <typename To, typename From>
 OC_INLINE To Convert(From x) {
+  constexpr bool kFromReal = __is_same(From, float) || __is_same(From, double);
+  constexpr bool kToReal = __is_same(To, float) || __is_same(To, double);
   if constexpr (__is_same(From, bf16)) {
     return Convert<To>(Widen(x));
   } else if constexpr (__is_same(From, Bool)) {
@@ -256,8 +273,17 @@ OC_INLINE To Convert(From x) {
     return Narrow(static_cast<float>(x));
   } else if constexpr (__is_same(To, Bool)) {
     return {static_cast<uint8_t>(x != 0)};
-  } else {
+  } else if constexpr (kToReal) {
     return static_cast<To>(x);
+  } else if constexpr (kFromReal) {
+    if (!(x > static_cast<From>(Ends<To>::kLow)))
+      return x == x ? static_cast<To>(Ends<To>::kLow) : 0;
+    if (x >= static_cast<From>(Ends<To>::kHigh)) return static_cast<To>(Ends<To>::kHigh);
+    return static_cast<To>(x);
+  } else {
+    const int64_t wide = x;
+    if (wide < Ends<To>::kLow) return static_cast<To>(Ends<To>::kLow);
+    return static_cast<To>(wide > Ends<To>::kHigh ? Ends<To>::kHigh : wide);
   }
 }
 

@@ -59,7 +59,26 @@ void RmsNorm(const void* x_bytes, const void* gamma_bytes, void* y_bytes, float*
 }
 
 // With g = dy gamma and h = (x - mean) rstd: dx = rstd (g - mean(g) - h mean(g h)), where RMS lacks
-// the term mean(g).
+// the term mean(g). In very short rows these almost cancel: in double there.
+constexpr int64_t kShortRow = 8;
+template <typename T>
+OC_INLINE void GradInputOfShortRow(const T* dy, const T* x, const T* gamma, double mean,
+                                   double rstd, bool centred, T* dx, int64_t n) {
+  double g[kShortRow], h[kShortRow], sum = 0, dot = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    g[i] = LoadScalar(dy + i);
+    if (gamma != nullptr) g[i] *= LoadScalar(gamma + i);
+    h[i] = (LoadScalar(x + i) - mean) * rstd;
+    sum += g[i];
+    dot += g[i] * h[i];
+  }
+  if (!centred) sum = 0;
+  const double count = static_cast<double>(n);
+  for (int64_t i = 0; i < n; ++i) {
+    StoreScalar(dx + i, static_cast<float>(rstd * ((g[i] - sum / count) - h[i] * (dot / count))));
+  }
+}
+
 template <typename T>
 void GradInput(const void* dy_bytes, const void* x_bytes, const void* gamma_bytes,
                const float* mean, const float* rstd, void* dx_bytes, int64_t rows, int64_t n) {
@@ -71,6 +90,10 @@ void GradInput(const void* dy_bytes, const void* x_bytes, const void* gamma_byte
   for (int64_t r = 0; r < rows; ++r, x += n, dy += n, dx += n) {
     const float m = mean == nullptr ? 0.0f : mean[r];
     const float s = rstd[r];
+    if (n < kShortRow) {
+      GradInputOfShortRow(dy, x, gamma, m, s, mean != nullptr, dx, n);
+      continue;
+    }
     const auto scaled = [&](int64_t i, auto part) OC_LAMBDA {
       vf g = Load(dy + i, part);
       if (gamma != nullptr) g = g * Load(gamma + i, part);
@@ -92,12 +115,11 @@ void GradInput(const void* dy_bytes, const void* x_bytes, const void* gamma_byte
       dot0 += g * (Load(x + i + j, part) - m);
     });
     const float mean_g = mean == nullptr ? 0.0f : Sum(sum0 + sum1) * inverse_n;
-    // rstd (g - mean_g) - (x - m) rstd^2 mean(g h), h's own rstd taken out of the sum.
-    const float slope = s * s * s * (Sum(dot0 + dot1) * inverse_n);
-    const float shift = -s * mean_g;
+    // h's own rstd is taken out of the sum.
+    const float slope = s * s * (Sum(dot0 + dot1) * inverse_n);
     ForVectors(n, [&](int64_t j, auto part) OC_LAMBDA {
       const vf g = scaled(j, part);
-      Store(dx + j, (g * s + shift) - (Load(x + j, part) - m) * slope, part);
+      Store(dx + j, s * ((g - mean_g) - (Load(x + j, part) - m) * slope), part);
     });
   }
 }

@@ -127,6 +127,8 @@ Kernel MakeAdamW(const OpRequest& request, int) {
     step.clip = *args.in<float>(6);
     step.beta1 = static_cast<float>(beta1);
     step.beta2 = static_cast<float>(beta2);
+    step.rest1 = static_cast<float>(1.0 - beta1);
+    step.rest2 = static_cast<float>(1.0 - beta2);
     step.eps = static_cast<float>(eps);
     step.keep = static_cast<float>(1.0 - lr * decay);
     step.step_size = static_cast<float>(lr / (1.0 - std::pow(beta1, t)));

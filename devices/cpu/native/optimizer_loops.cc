@@ -59,11 +59,10 @@ void AdamW(void* p_bytes, const void* g_bytes, void* m_bytes, void* v_bytes, int
   S* v = static_cast<S*>(v_bytes);
   const T* g = static_cast<const T*>(g_bytes);
   const AdamWStep s = step;
-  const float one_minus_beta1 = 1.0f - s.beta1, one_minus_beta2 = 1.0f - s.beta2;
   ForVectors(n, [&](int64_t i, auto part) OC_LAMBDA {
     const vf d = Load(g + i, part) * s.clip;
-    const vf first = Load(m + i, part) * s.beta1 + d * one_minus_beta1;
-    const vf second = Load(v + i, part) * s.beta2 + (d * d) * one_minus_beta2;
+    const vf first = Load(m + i, part) * s.beta1 + d * s.rest1;
+    const vf second = Load(v + i, part) * s.beta2 + (d * d) * s.rest2;
     Store(m + i, first, part);
     Store(v + i, second, part);
     const vf update = first / (Sqrt(second) * s.root_scale + s.eps);

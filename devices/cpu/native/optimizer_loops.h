@@ -12,9 +12,10 @@ struct SgdStep {
 };
 struct AdamWStep {
   float clip, beta1, beta2, eps;
-  float keep;        // 1 - lr * weight_decay
-  float step_size;   // lr / (1 - beta1^step)
-  float root_scale;  // 1 / sqrt(1 - beta2^step)
+  float rest1, rest2;  // 1 - beta1 and 1 - beta2, not subtracted in f32
+  float keep;          // 1 - lr * weight_decay
+  float step_size;     // lr / (1 - beta1^step)
+  float root_scale;    // 1 / sqrt(1 - beta2^step)
 };
 
 struct OptimizerLoops {
