@@ -95,6 +95,17 @@ StatusOr<StageCosts> StageCosts::Create(const Graph& graph, const Graph* update,
     for (int at = loss + 1; at <= n; ++at) result.may_cut_[at] = false;
   }
   result.may_cut_[0] = false;
+  // A region that is computed again in backward lies on one stage.
+  for (const Node& node : graph.nodes) {
+    for (int v : node.inputs) {
+      const int producer = graph.value(v).producer;
+      if (producer == kNone || graph.node(producer).phase != Phase::kRecompute) continue;
+      const int from = unit_of[graph.node(producer).origin], to = unit_of[node.origin];
+      for (int at = std::min(from, to) + 1; at <= std::max(from, to); ++at) {
+        result.may_cut_[at] = false;
+      }
+    }
+  }
   result.seconds_ = PrefixSums(seconds);
   result.state_bytes_ = PrefixSums(state);
   result.stash_bytes_ = PrefixSums(stash);

@@ -93,6 +93,10 @@ Status FindReaders(const Graph& graph, StageAnalysis& a) {
                              graph.node(value.producer).def->name,
                              " is of a device's own form and would cross stages");
       }
+      if (graph.node(value.producer).phase == Phase::kRecompute) {
+        return InvalidArgument("cut the graph: module ", graph.node(value.producer).scope,
+                               " lies in a region that is computed again in backward; it cannot be cut");
+      }
       const int stage = a.stage[node.id];
       auto& readers = a.readers[v];
       auto at = std::lower_bound(readers.begin(), readers.end(), stage);
