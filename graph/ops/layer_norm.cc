@@ -74,8 +74,9 @@ Status Gradient(GradContext& c) {
   OC_RETURN_IF_ERROR(OnlyFirstOutput(c, 3));
   const Val x = c.input(0), mean = c.output(1), rstd = c.output(2);
   if (c.needs(0)) {
-    const Val gamma = c.num_inputs() > 1 ? c.input(1) : Val{};
-    c.Set(0, c.b.Op("layer_norm_grad_input", {c.grad(), x, gamma, mean, rstd}));
+    std::vector<Val> inputs = {c.grad(), x, mean, rstd};
+    if (c.num_inputs() > 1) inputs.insert(inputs.begin() + 2, c.input(1));
+    c.Set(0, c.b.Op("layer_norm_grad_input", inputs));
   }
   if (c.needs(1) || c.needs(2)) {
     const std::vector<Val> grads = c.b.OpN("layer_norm_grad_weight", {c.grad(), x, mean, rstd});
