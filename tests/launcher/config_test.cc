@@ -214,12 +214,12 @@ TEST(Config, WrongTypesAndRangesNameLineValueAndAllowed) {
   EXPECT_THAT(ErrorOf(Edited("log: {every: 10, tensorboard: false}", "log: 10")),
               HasSubstr("`log` is `10`, which must be a map of keys"));
   EXPECT_THAT(Error(Small({"model={name: resnet, depth: 20}"})),
-              HasSubstr("`model.depth` is `20`, which must be one of 18, 34, 50, 101"));
+              HasSubstr("`model.depth` is `20`, which must be one of 18, 34, 50, 101, 152"));
   EXPECT_THAT(Error(Small({"model={name: resnet, stem: big}"})),
               HasSubstr("one of small, imagenet"));
   EXPECT_THAT(Error(Small({"model={name: bert}"})),
               HasSubstr("which must be one of mlp, lenet, resnet, gpt2, llama"));
-  EXPECT_THAT(Error(Small({"model={preset: gpt2-1t}"})), HasSubstr("one of gpt2-124m, "));
+  EXPECT_THAT(Error(Small({"model={preset: gpt2-1t}"})), HasSubstr("gpt2-124m, gpt2-350m, "));
   EXPECT_THAT(Error(Small({"model.hidden=512"})), HasSubstr("a list"));
 }
 
