@@ -1,0 +1,141 @@
+// The plan is invisible: one model under many plans, in one process and under mpirun, gives one loss
+// curve, one set of running statistics, one checkpoint.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+
+#include "openclaw/runtime/checkpoint/store.h"
+
+namespace oc {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Outcome {
+  std::map<std::string, std::vector<double>> series;  // "loss", "norm", "valid", "count"
+  std::string checkpoint;
+};
+
+class PlanTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    dir_ = fs::temp_directory_path() / ("oc_plan_test_" + std::to_string(getpid()));
+    fs::create_directories(dir_);
+  }
+  void TearDown() override { fs::remove_all(dir_); }
+
+  Outcome Run(const std::string& model, int ranks, const std::string& flags, int64_t steps = 50) {
+    const std::string name = std::to_string(runs_++);
+    const std::string out = dir_ / (name + ".txt"), saved = dir_ / name;
+    std::string command;
+    if (ranks > 1) {
+      command = "mpirun --allow-run-as-root --oversubscribe --bind-to none -np " + std::to_string(ranks) + " ";
+    }
+    command += std::string(PLAN_RUN) + " --model " + model + " " + flags + " --steps " +
+               std::to_string(steps) + " --out " + out + " --checkpoint " + saved;
+    EXPECT_EQ(std::system((command + " > " + out + ".log 2>&1").c_str()), 0) << command << "\n"
+        << std::ifstream(out + ".log").rdbuf();
+    Outcome result;
+    std::ifstream in(out);
+    std::string series;
+    int64_t step;
+    double value;
+    while (in >> series >> step >> value) result.series[series].push_back(value);
+    auto newest = LatestCheckpoint(saved);
+    EXPECT_TRUE(newest.ok() && newest->has_value()) << command;
+    if (newest.ok() && newest->has_value()) result.checkpoint = **newest;
+    return result;
+  }
+
+  static double Relative(double a, double b) { return std::fabs(a - b) / std::max(1e-12, std::fabs(a)); }
+
+  // Losses within 1e-5 over the first 10 steps and within 1e-3 over all.
+  static void ExpectSameCurve(const Outcome& a, const Outcome& b, const std::string& what) {
+    const auto& x = a.series.at("loss");
+    const auto& y = b.series.at("loss");
+    ASSERT_EQ(x.size(), y.size()) << what;
+    for (size_t i = 0; i < x.size(); ++i) {
+      EXPECT_LE(Relative(x[i], y[i]), i < 10 ? 1e-5 : 1e-3) << what << " step " << i + 1;
+    }
+    EXPECT_EQ(a.series.at("count"), b.series.at("count")) << what;
+    EXPECT_LE(Relative(a.series.at("valid")[0], b.series.at("valid")[0]), 5e-3) << what;
+  }
+
+  // Every stored tensor (parameters, tied ones once, running statistics, optimizer state), norm-wise.
+  static void ExpectSameState(const Outcome& a, const Outcome& b, double tolerance,
+                              const std::string& what) {
+    auto x = Checkpoint::Open(a.checkpoint), y = Checkpoint::Open(b.checkpoint);
+    ASSERT_TRUE(x.ok() && y.ok()) << what;
+    ASSERT_EQ(x->manifest().tensors.size(), y->manifest().tensors.size()) << what;
+    for (const StoredTensor& t : x->manifest().tensors) {
+      auto u = x->ReadTensor(t.name), v = y->ReadTensor(t.name);
+      ASSERT_TRUE(u.ok() && v.ok()) << what << " " << t.name;
+      double difference = 0, norm = 0;
+      for (int64_t i = 0; i < u->num_elements(); ++i) {
+        difference += std::pow(u->at(i) - v->at(i), 2);
+        norm += std::pow(u->at(i), 2);
+      }
+      EXPECT_LE(std::sqrt(difference), tolerance * std::sqrt(norm) + 1e-12) << what << " " << t.name;
+    }
+  }
+
+  void Compare(const std::string& model, int micro_batches, int64_t steps = 50) {
+    const std::string m = " --micro-batches " + std::to_string(micro_batches);
+    const Outcome one = Run(model, 1, "--depth 1 --dp 1" + m, steps);
+    const Outcome pipeline = Run(model, 1, "--depth 2 --dp 1" + m, steps);
+    const Outcome replicas = Run(model, 1, "--depth 1 --dp 2" + m, steps);
+    const Outcome pipeline_mpi = Run(model, 2, "--depth 2 --dp 1" + m, steps);
+    const Outcome grid_mpi = Run(model, 4, "--depth 2 --dp 2" + m, steps);
+    ExpectSameCurve(one, pipeline, "pipeline of two");
+    ExpectSameCurve(one, replicas, "two replicas");
+    ExpectSameCurve(one, pipeline_mpi, "pipeline under mpirun");
+    ExpectSameCurve(one, grid_mpi, "2 x 2 under mpirun");
+    // One plan over two transports: the same bits.
+    EXPECT_EQ(pipeline.series, pipeline_mpi.series);
+    ExpectSameState(pipeline, pipeline_mpi, 0, "pipeline, inproc and mpi");
+  }
+
+  fs::path dir_;
+  int runs_ = 0;
+};
+
+TEST_F(PlanTest, MlpTwoMicroBatches) { Compare("mlp", 2); }
+TEST_F(PlanTest, MlpFourMicroBatches) { Compare("mlp", 4); }
+TEST_F(PlanTest, LeNetTwoMicroBatches) { Compare("lenet", 2); }
+TEST_F(PlanTest, LeNetFourMicroBatches) { Compare("lenet", 4); }
+TEST_F(PlanTest, ResNetTwoMicroBatches) { Compare("resnet", 2); }
+TEST_F(PlanTest, ResNetFourMicroBatches) { Compare("resnet", 4); }
+TEST_F(PlanTest, GptTwoMicroBatches) { Compare("gpt", 2); }
+TEST_F(PlanTest, GptFourMicroBatches) { Compare("gpt", 4); }
+
+// Where no op couples samples, the size of the micro-batch is invisible too, and so are schedule and
+// recomputation.
+TEST_F(PlanTest, MicroBatchScheduleAndRecomputation) {
+  const Outcome four = Run("gpt", 1, "--depth 1 --dp 1 --micro-batches 4");
+  ExpectSameCurve(four, Run("gpt", 1, "--depth 1 --dp 1 --micro-batches 2"), "2 micro-batches");
+  ExpectSameCurve(four, Run("gpt", 1, "--depth 2 --dp 1 --micro-batches 4 --schedule gpipe"), "gpipe");
+  ExpectSameCurve(four, Run("gpt", 1, "--depth 2 --dp 1 --micro-batches 4 --recompute"), "recompute");
+}
+
+// A checkpoint of one plan goes on under another as if nothing had happened, dropout included.
+TEST_F(PlanTest, CheckpointsCrossPlans) {
+  for (const char* model : {"gpt", "resnet"}) {
+    const Outcome whole = Run(model, 1, "--depth 2 --dp 1", 12);
+    const Outcome half = Run(model, 1, "--depth 2 --dp 1", 6);
+    const Outcome same = Run(model, 1, "--depth 2 --dp 1 --resume " + half.checkpoint, 6);
+    const auto& a = whole.series.at("loss");
+    EXPECT_EQ(std::vector<double>(a.begin() + 6, a.end()), same.series.at("loss")) << model;
+    ExpectSameState(whole, same, 0, "resumed");
+    const Outcome other = Run(model, 1, "--depth 1 --dp 2 --resume " + half.checkpoint, 6);
+    for (size_t i = 0; i < 6; ++i) {
+      EXPECT_LE(Relative(a[i + 6], other.series.at("loss")[i]), 1e-4) << model << " step " << i + 7;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace oc
