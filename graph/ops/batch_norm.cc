@@ -75,6 +75,41 @@ Status Gradient(GradContext& c) {
   return OkStatus();
 }
 
+// The fused relu as an op of its own.
+StatusOr<std::vector<int>> Decompose(GraphBuilder& b, const std::vector<int>& inputs,
+                                     const Attributes& attrs) {
+  if (attrs.String("activation", "none") == "none") {
+    return Unimplemented("batch_norm has no simpler ops");
+  }
+  std::vector<Val> operands;
+  for (int id : inputs) operands.push_back({id});
+  Attributes plain = attrs;
+  plain.Set("activation", std::string("none"));
+  const std::vector<Val> y = b.OpN("batch_norm", operands, plain);
+  OC_RETURN_IF_ERROR(b.status());
+  const Val relu = b.Relu(y[0]);
+  OC_RETURN_IF_ERROR(b.status());
+  return std::vector<int>{relu.id, y[1].id, y[2].id};
+}
+
+// The gate from the normalised x, which batch_norm gives for the same statistics.
+StatusOr<std::vector<int>> DecomposeGrad(GraphBuilder& b, const std::vector<int>& inputs,
+                                         const Attributes& attrs) {
+  if (attrs.String("activation", "none") == "none") {
+    return Unimplemented("batch_norm_grad has no simpler ops");
+  }
+  std::vector<Val> operands;
+  for (int id : inputs) operands.push_back({id});
+  Attributes forward = attrs, plain = attrs;
+  forward.Set("training", false);
+  plain.Set("activation", std::string("none"));
+  const Val y = b.Op("batch_norm", {operands.begin() + 1, operands.end()}, forward);
+  operands[0] = b.Op("relu_grad", {operands[0], y});
+  const std::vector<Val> grads = b.OpN("batch_norm_grad", operands, plain);
+  OC_RETURN_IF_ERROR(b.status());
+  return std::vector<int>{grads[0].id, grads[1].id, grads[2].id};
+}
+
 StatusOr<std::vector<TensorType>> InferUnbiased(const InferArgs& args) {
   OC_RETURN_IF_ERROR(ExpectFloat(args.inputs[0], "var"));
   return std::vector<TensorType>{args.inputs[0]};
@@ -93,6 +128,7 @@ OpDef BatchNorm() {
     return CostWithFlops(8.0 * static_cast<double>(outputs[0].shape.num_elements()), args, outputs);
   };
   def.couples_samples = true;
+  def.decompose = Decompose;
   return def;
 }
 
@@ -108,6 +144,7 @@ OpDef BatchNormGrad() {
   };
   def.reuse = {0, -1, -1};
   def.couples_samples = true;
+  def.decompose = DecomposeGrad;
   return def;
 }
 
