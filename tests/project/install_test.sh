@@ -18,7 +18,11 @@ if grep -rIl -e "$build" -e "$source_dir" "$tree/prefix"; then
   exit 1
 fi
 cmake -S "$consumer" -B "$tree/build" -G Ninja -DCMAKE_PREFIX_PATH="$tree/prefix" \
-  -DCMAKE_BUILD_TYPE=Debug
+  -DCMAKE_BUILD_TYPE=Debug -DOC_EXAMPLES_DIR="$source_dir/examples"
 cmake --build "$tree/build"
-# The libraries are found by the run path that CMake wrote for the prefix.
-env -u LD_LIBRARY_PATH "$tree/build/consumer"
+# The libraries are found by the run paths, inside the prefix alone.
+unset LD_LIBRARY_PATH
+cd "$tree"
+"$tree/build/consumer"
+"$tree/build/examples/train_mlp" 10
+"$tree/prefix/bin/ocl" --version
