@@ -7,9 +7,12 @@ namespace oc {
 
 const char* Name(Enforcement enforcement) {
   switch (enforcement) {
-    case Enforcement::kNone: return "none";
-    case Enforcement::kSoft: return "soft";
-    case Enforcement::kHard: return "hard";
+    case Enforcement::kNone:
+      return "none";
+    case Enforcement::kSoft:
+      return "soft";
+    case Enforcement::kHard:
+      return "hard";
   }
   return "?";
 }
@@ -21,10 +24,14 @@ double LinkCurve::Seconds(int64_t bytes) const {
     if (bytes > points[i].bytes && i + 1 < points.size()) continue;
     const Point& a = points[i - 1];
     const Point& b = points[i];
+    if (b.bytes == a.bytes) return b.seconds;
     const double slope = (b.seconds - a.seconds) / static_cast<double>(b.bytes - a.bytes);
     return std::max(a.seconds, a.seconds + slope * static_cast<double>(bytes - a.bytes));
   }
-  return points.front().seconds;
+  const Point& only = points.front();
+  return only.bytes <= 0
+             ? only.seconds
+             : only.seconds * static_cast<double>(bytes) / static_cast<double>(only.bytes);
 }
 
 LinkCurve LinkCurve::Of(double latency_seconds, double bytes_per_second) {
@@ -37,7 +44,8 @@ Status ClusterSpec::Validate() const {
   std::set<std::string> names;
   for (const VcuSpec& v : vcus) {
     if (!names.insert(v.name).second) return InvalidArgument("cluster: two VCUs named ", v.name);
-    if (v.memory_bytes <= 0) return InvalidArgument("cluster: VCU ", v.name, " has no memory budget");
+    if (v.memory_bytes <= 0)
+      return InvalidArgument("cluster: VCU ", v.name, " has no memory budget");
   }
   if (links.size() != vcus.size() * vcus.size()) {
     return InvalidArgument("cluster: ", links.size(), " links for ", vcus.size(), " VCUs");

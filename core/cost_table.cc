@@ -17,27 +17,34 @@ const CostEntry* CostTable::Find(const std::string& key) const {
 std::string CostTable::ToJson() const {
   json list = json::object();
   for (const auto& [key, e] : entries_) {
-    list[key] = {{"seconds", e.seconds}, {"workspace_bytes", e.workspace_bytes},
-                 {"opaque_bytes", e.opaque_bytes}, {"supported", e.supported}};
+    list[key] = {{"seconds", e.seconds},
+                 {"workspace_bytes", e.workspace_bytes},
+                 {"opaque_bytes", e.opaque_bytes},
+                 {"supported", e.supported}};
   }
-  return json{{"format", "openclaw-profile"}, {"version", 1}, {"entries", std::move(list)}}.dump(1);
+  return json{{"format", "openclaw-profile"}, {"version", 1}, {"entries", std::move(list)}}.dump(
+      1, ' ', false, json::error_handler_t::replace);
 }
 
 StatusOr<CostTable> CostTable::FromJson(const std::string& text) {
   const json root = json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!root.is_object() || root.value("format", "") != "openclaw-profile" ||
-      !root.contains("entries") || !root["entries"].is_object()) {
-    return DataLoss("profile: not a profile file or damaged");
-  }
   CostTable table;
   try {
-    for (const auto& [key, e] : root["entries"].items()) {
-      table.Set(key, {e.at("seconds").get<double>(), e.at("workspace_bytes").get<int64_t>(),
-                      e.at("opaque_bytes").get<std::vector<int64_t>>(),
-                      e.value("supported", true)});
+    if (!root.is_object() || root.at("format") != "openclaw-profile") {
+      return DataLoss("profile: not a profile file or damaged");
+    }
+    if (root.at("version") != 1) {
+      return DataLoss("profile: version ", root.at("version").dump(), ", known is version 1");
+    }
+    const json& entries = root.at("entries");
+    if (!entries.is_object()) return DataLoss("profile: entries are no object");
+    for (const auto& [key, e] : entries.items()) {
+      table.Set(key,
+                {e.at("seconds").get<double>(), e.at("workspace_bytes").get<int64_t>(),
+                 e.at("opaque_bytes").get<std::vector<int64_t>>(), e.value("supported", true)});
     }
   } catch (const json::exception& e) {
-    return DataLoss("profile: ", e.what());
+    return DataLoss("profile: damaged: ", e.what());
   }
   return table;
 }
@@ -49,7 +56,8 @@ Status CostTable::Save(const std::string& path) const {
   out.close();
   std::error_code error;
   if (out) std::filesystem::rename(temporary, path, error);
-  if (!out || error) return absl::UnavailableError(absl::StrCat("write profile ", path, ": cannot write"));
+  if (!out || error)
+    return absl::UnavailableError(absl::StrCat("write profile ", path, ": cannot write"));
   return OkStatus();
 }
 

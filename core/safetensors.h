@@ -54,6 +54,8 @@ class SafetensorsWriter {
   Status Write(const std::string& name, std::span<const std::byte> bytes, int64_t begin = 0);
   // Syncs the file. kFailedPrecondition names a tensor that was not written in full.
   Status Finish();
+  // The file, after Finish, to go on with it; the writer is of no use any more.
+  File Release() { return std::move(file_); }
   // Of the safetensors part, where that is not the whole file.
   int64_t file_bytes() const { return file_bytes_; }
 

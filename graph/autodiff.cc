@@ -98,7 +98,8 @@ class Backward {
                              ": the loss depends on no parameter");
     }
     b_.SetPhase(Phase::kInputGrad, loss_node);
-    grads_[forward_.loss_sum] = b_.Op("reciprocal", {count});
+    grads_[forward_.loss_sum] =
+        b_.Cast(b_.Op("reciprocal", {count}), forward_.values[forward_.loss_sum].type.dtype);
     for (int id = static_cast<int>(forward_.nodes.size()) - 1; id >= 0; --id) {
       OC_RETURN_IF_ERROR(Visit(forward_.nodes[id]));
     }

@@ -270,9 +270,11 @@ Status VerifyResults(const Graph& graph) {
                                                 {"the loss count", graph.loss_count}};
   for (const auto& [what, id] : losses) {
     OC_RETURN_IF_ERROR(CheckValue(graph, id, what, true));
-    if (id != kNone && !(graph.values[id].type == TensorType{DType::kF32, {}})) {
-      return InvalidArgument("graph ", graph.name, ": ", what, " is ",
-                             graph.values[id].type.ToString(), ", wants f32[]");
+    if (id == kNone) continue;
+    const TensorType& type = graph.values[id].type;
+    if (!IsFloat(type.dtype) || type.shape.rank() != 0) {
+      return InvalidArgument("graph ", graph.name, ": ", what, " is ", type.ToString(),
+                             ", wants f32[]");
     }
   }
   std::set<std::string> names;

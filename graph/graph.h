@@ -136,7 +136,8 @@ class Graph {
   std::vector<Variable> parameters;
   std::vector<Variable> states;
   std::vector<Accumulator> accumulators;
-  // The loss is `loss_sum / loss_count`, both summed over the global batch; f32[] each.
+  // The loss is `loss_sum / loss_count`, both summed over the global batch; f32[] each (the sum f64[] in
+  // a model of f64).
   int loss_sum = kNone;
   int loss_count = kNone;
   // Further results by name, such as logits.
