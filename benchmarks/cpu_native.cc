@@ -180,6 +180,25 @@ std::vector<Case> Cases(DType t) {
                    "rope",
                    {F({8, 256, 768}, t)},
                    {{"heads", int64_t{4}}, {"kv_heads", int64_t{4}}}});
+  const Attributes relu = {{"activation", std::string("relu")}};
+  for (const Shape& image : {Shape{32, 32, 32, 64}, Shape{32, 8, 8, 256}}) {
+    const Shape c = {image[3]};
+    cases.push_back({"batch_norm " + image.ToString(),
+                     "batch_norm",
+                     {F(image, t), F(c, t), F(c, t), F(c), F(c)},
+                     relu});
+    cases.push_back({"batch_norm_grad " + image.ToString(),
+                     "batch_norm_grad",
+                     {F(image, t), F(image, t), F(c, t), F(c, t), F(c), F(c)},
+                     relu});
+  }
+  const std::vector<int64_t> two = {2, 2};
+  const Shape image = {128, 28, 28, 6}, half = {128, 14, 14, 6};
+  Attributes pool = {{"kernel", two}, {"stride", two}};
+  cases.push_back({"max_pool2d 28x28x6", "max_pool2d", {F(image, t)}, pool});
+  pool.Set("input_shape", image);
+  cases.push_back(
+      {"max_pool2d_grad 28x28x6", "max_pool2d_grad", {F(half, t), {DType::kU8, half}}, pool});
   const Shape p = {124475904};
   cases.push_back({"sum_squares 124M", "sum_squares", {F(p, t)}, {}});
   cases.push_back({"accumulate 124M", "accumulate", {F(p), F(p, t)}, {}});

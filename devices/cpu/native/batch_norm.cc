@@ -124,6 +124,31 @@ Kernel MakeForward(const OpRequest& request, int) {
   return MakeKernel(run, 2 * s.padded() * static_cast<int64_t>(sizeof(float)) + s.sum_bytes());
 }
 
+// With so few rows the terms of dx all but cancel, and f32 would leave nothing of it.
+constexpr int64_t kFewRows = 4;
+
+// All of one channel in f64.
+void FewRowsBackward(const Sizes& s, const KernelArgs& args, int64_t c, float scale, float beta) {
+  const double n = static_cast<double>(s.rows), mean = args.in<float>(4)[c];
+  const double rstd = 1 / std::sqrt(double{args.in<float>(5)[c]} + s.eps);
+  double g[kFewRows], centred[kFewRows], sum = 0, product = 0;
+  for (int64_t r = 0; r < s.rows; ++r) {
+    const float x = LoadFloat(s.kind, args.inputs[1], r * s.channels + c);
+    const bool open = !s.relu || (x - args.in<float>(4)[c]) * scale + beta > 0;
+    g[r] = open ? LoadFloat(s.kind, args.inputs[0], r * s.channels + c) : 0.0;
+    centred[r] = x - mean;
+    sum += g[r];
+    product += g[r] * centred[r];
+  }
+  const double gamma = LoadFloat(s.kind, args.inputs[2], c);
+  for (int64_t r = 0; r < s.rows; ++r) {
+    const double dx = g[r] - sum / n - centred[r] * rstd * rstd * product / n;
+    StoreFloat(s.kind, args.outputs[0], r * s.channels + c, static_cast<float>(gamma * rstd * dx));
+  }
+  StoreFloat(s.kind, args.outputs[1], c, static_cast<float>(product * rstd));
+  StoreFloat(s.kind, args.outputs[2], c, static_cast<float>(sum));
+}
+
 // dy, x, gamma, beta, mean, var -> dx, dgamma, dbeta.
 Kernel MakeBackward(const OpRequest& request, int) {
   OC_ASSIGN_OR_RETURN(const Sizes s, SizesOf(request));
@@ -141,7 +166,9 @@ Kernel MakeBackward(const OpRequest& request, int) {
     for (int64_t c = 0; c < s.channels; ++c) {
       scale[c] = LoadFloat(s.kind, args.inputs[2], c) / std::sqrt(var[c] + s.eps);
       beta[c] = LoadFloat(s.kind, args.inputs[3], c);
+      if (s.rows <= kFewRows) FewRowsBackward(s, args, c, scale[c], beta[c]);
     }
+    if (s.rows <= kFewRows) return;
     ForPieces(s, args.pool, [&](int64_t piece, WorkRange r) {
       loops.grad_sums[s.kind](dy + r.begin * s.row_bytes, x + r.begin * s.row_bytes,
                               r.end - r.begin, s.channels, channels, s.relu,

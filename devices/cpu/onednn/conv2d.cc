@@ -5,9 +5,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "openclaw/devices/cpu/onednn/conv_geometry.h"
 #include "openclaw/devices/cpu/onednn/first_error.h"
 #include "openclaw/devices/cpu/onednn/onednn.h"
-#include "openclaw/graph/ops/window.h"
+#include "openclaw/devices/cpu/onednn/patch_conv2d.h"
 
 namespace oc::cpu {
 namespace {
@@ -17,48 +18,11 @@ using onednn::Context;
 using onednn::ConvolutionSpec;
 using onednn::Dims;
 using onednn::Layout;
+using Geometry = ConvGeometry;
 using Kind = ConvolutionSpec::Kind;
 
 constexpr int64_t kAlignment = 64;
 int64_t Align(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
-
-struct Geometry {
-  Kind kind;
-  DType dtype;
-  ops::Window2d window;
-  int64_t batch, height, width, in, out, in_group, groups, out_height, out_width;
-  bool bias, accumulate;
-};
-
-StatusOr<Geometry> GeometryOf(Kind kind, const OpRequest& r) {
-  const TensorType& x = kind == Kind::kGradInput    ? r.outputs[0]
-                        : kind == Kind::kGradWeight ? r.inputs[1]
-                                                    : r.inputs[0];
-  const Shape& w = (kind == Kind::kGradWeight ? r.outputs[0] : r.inputs[1]).shape;
-  const Shape& y = (kind == Kind::kForward ? r.outputs[0] : r.inputs[0]).shape;
-  if (x.dtype != DType::kF32 && x.dtype != DType::kBF16) {
-    return Unimplemented("oneDNN convolutions are f32 and bf16, not ", Name(x.dtype));
-  }
-  Geometry g;
-  g.kind = kind;
-  g.dtype = x.dtype;
-  OC_ASSIGN_OR_RETURN(g.window, ops::Conv2dWindow(r.attrs, w));
-  g.batch = x.shape[0].size();
-  g.height = x.shape[1].size();
-  g.width = x.shape[2].size();
-  g.in = x.shape[3].size();
-  g.out = w[0].size();
-  g.in_group = w[1].size();
-  g.groups = r.attrs.Int("groups", 1);
-  g.out_height = y[1].size();
-  g.out_width = y[2].size();
-  g.bias = kind == Kind::kForward && r.inputs.size() > 2;
-  g.accumulate = (r.accumulate & 1) != 0;
-  if (x.shape.num_elements() == 0 || w.num_elements() == 0 || y.num_elements() == 0) {
-    return Unimplemented("a convolution without elements");
-  }
-  return g;
-}
 
 StatusOr<Layout> Images(DType dtype, int64_t b, int64_t h, int64_t w, int64_t c) {
   return Layout::Strided(dtype, {b, c, h, w}, {h * w * c, 1, w * c, c});
@@ -308,7 +272,8 @@ void RegisterOneDnnConvolutions(KernelRegistry& registry, std::shared_ptr<const 
         op,
         [context, kind](const OpRequest& request,
                         int threads) -> StatusOr<std::unique_ptr<HostKernel>> {
-          OC_ASSIGN_OR_RETURN(const Geometry g, GeometryOf(kind, request));
+          OC_ASSIGN_OR_RETURN(const Geometry g, ConvGeometryOf(kind, request));
+          if (SuitsPatches(g)) return NewPatchConvolution(*context, g, threads);
           return ConvolutionKernel::Create(*context, g, threads);
         },
         accumulable);

@@ -1,0 +1,330 @@
+// Products and convolutions of the cpu leaf against oneDNN called directly: a primitive of its own
+// with as many OpenMP threads as the leaf has workers, plain NHWC and row-major operands, weights
+// of convolutions already in the form that oneDNN likes. Prints GFLOP/s of both and their ratio
+// (above 1: the leaf is faster).
+//
+//   build/bin/cpu_ops [threads, default 1 and 2] [f32|bf16, default f32] [--seconds=a case and
+//   side] [part of a name]
+#include <omp.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <oneapi/dnnl/dnnl.hpp>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "openclaw/devices/cpu/kernels.h"
+#include "openclaw/graph/op.h"
+
+namespace oc {
+namespace {
+
+using Tag = dnnl::memory::format_tag;
+using Args = std::unordered_map<int, dnnl::memory>;
+
+double Seconds(const std::function<void()>& f) {
+  const auto begin = std::chrono::steady_clock::now();
+  f();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+// The best of at least 2 calls in about `budget` seconds.
+double Best(const std::function<void()>& f, double budget) {
+  double best = 1e9, total = 0;
+  for (int i = 0; i < 2 || total < budget; ++i) {
+    const double t = Seconds(f);
+    total += t;
+    best = std::min(best, t);
+  }
+  return best;
+}
+
+struct Case {
+  std::string name, op;
+  std::vector<TensorType> inputs;
+  Attributes attrs;
+};
+
+// oneDNN called directly on the operands of one request.
+class Direct {
+ public:
+  Direct(const OpRequest& request, const std::vector<void*>& inputs, void* output)
+      : engine_(dnnl::engine::kind::cpu, 0), stream_(engine_), in_(inputs), out_(output) {
+    type_ = request.inputs[0].dtype == DType::kF32 ? dnnl::memory::data_type::f32
+                                                   : dnnl::memory::data_type::bf16;
+    const std::string& op = request.def->name;
+    if (op.rfind("conv2d", 0) == 0) {
+      Convolution(request, op);
+    } else {
+      Product(request, op);
+    }
+  }
+  void Run() {
+    primitive_.execute(stream_, args_);
+    stream_.wait();
+  }
+
+ private:
+  dnnl::memory Memory(const dnnl::memory::desc& desc, void* data) { return {desc, engine_, data}; }
+
+  void Product(const OpRequest& r, const std::string& op) {
+    const int64_t m = r.inputs[0].shape.num_elements() / r.inputs[0].shape[-1].size();
+    const int64_t k0 = r.inputs[0].shape[-1].size();
+    const auto desc = [&](int64_t rows, int64_t columns, bool transposed) {
+      return dnnl::memory::desc({rows, columns}, type_, transposed ? Tag::ba : Tag::ab);
+    };
+    dnnl::memory::desc a, b, c, bias;
+    if (op == "linear") {
+      const int64_t n = r.inputs[1].shape[0].size();
+      a = desc(m, k0, false), b = desc(k0, n, true), c = desc(m, n, false);
+      if (r.inputs.size() > 2) bias = desc(1, n, false);
+    } else if (op == "linear_grad_input") {
+      const int64_t n = r.inputs[1].shape[1].size();
+      a = desc(m, k0, false), b = desc(k0, n, false), c = desc(m, n, false);
+    } else {  // linear_grad_weight
+      const int64_t n = r.inputs[1].shape[-1].size();
+      a = desc(k0, m, true), b = desc(m, n, false), c = desc(k0, n, false);
+    }
+    const bool has_bias = r.inputs.size() > 2;
+#if DNNL_VERSION_MAJOR >= 3
+    const auto pd = has_bias ? dnnl::matmul::primitive_desc(engine_, a, b, bias, c)
+                             : dnnl::matmul::primitive_desc(engine_, a, b, c);
+#else
+    const auto d = has_bias ? dnnl::matmul::desc(a, b, bias, c) : dnnl::matmul::desc(a, b, c);
+    const dnnl::matmul::primitive_desc pd(d, engine_);
+#endif
+    primitive_ = dnnl::matmul(pd);
+    args_ = {{DNNL_ARG_SRC, Memory(a, in_[0])},
+             {DNNL_ARG_WEIGHTS, Memory(b, in_[1])},
+             {DNNL_ARG_DST, Memory(c, out_)}};
+    if (has_bias) args_.emplace(DNNL_ARG_BIAS, Memory(bias, in_[2]));
+  }
+
+  void Convolution(const OpRequest& r, const std::string& op) {
+    const bool forward = op == "conv2d", grad_input = op == "conv2d_grad_input";
+    const Shape& x = (grad_input ? r.outputs[0] : r.inputs[forward ? 0 : 1]).shape;
+    const Shape& y = (forward ? r.outputs[0] : r.inputs[0]).shape;
+    const Shape& w = (forward || grad_input ? r.inputs[1] : r.outputs[0]).shape;
+    const auto image = [&](const Shape& s) {
+      return dnnl::memory::desc({s[0].size(), s[3].size(), s[1].size(), s[2].size()}, type_,
+                                Tag::nhwc);
+    };
+    const dnnl::memory::desc xd = image(x), yd = image(y), wd(w.sizes(), type_, Tag::any);
+    const auto stride = r.attrs.Ints("stride"), padding = r.attrs.Ints("padding");
+    const dnnl::memory::dims before = {padding[0], padding[1]}, after = {padding[2], padding[3]};
+    constexpr auto kAlgorithm = dnnl::algorithm::convolution_direct;
+    constexpr auto kKind = dnnl::prop_kind::forward_training;
+    using Forward = dnnl::convolution_forward;
+    using Data = dnnl::convolution_backward_data;
+    using Weights = dnnl::convolution_backward_weights;
+#if DNNL_VERSION_MAJOR >= 3
+    const Forward::primitive_desc f(engine_, kKind, kAlgorithm, xd, wd, yd, stride, before, after);
+#else
+    const Forward::primitive_desc f({kKind, kAlgorithm, xd, wd, yd, stride, before, after},
+                                    engine_);
+#endif
+    if (forward) {
+      Finish(Forward(f), {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST},
+             {Memory(xd, in_[0]), dnnl::memory(f.weights_desc(), engine_), Memory(yd, out_)});
+    } else if (grad_input) {
+#if DNNL_VERSION_MAJOR >= 3
+      const Data::primitive_desc d(engine_, kAlgorithm, xd, wd, yd, stride, before, after, f);
+#else
+      const Data::primitive_desc d({kAlgorithm, xd, wd, yd, stride, before, after}, engine_, f);
+#endif
+      Finish(Data(d), {DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_DST},
+             {Memory(xd, out_), dnnl::memory(d.weights_desc(), engine_), Memory(yd, in_[0])});
+    } else {
+#if DNNL_VERSION_MAJOR >= 3
+      const Weights::primitive_desc d(engine_, kAlgorithm, xd, wd, yd, stride, before, after, f);
+#else
+      const Weights::primitive_desc d({kAlgorithm, xd, wd, yd, stride, before, after}, engine_, f);
+#endif
+      Finish(
+          Weights(d), {DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_DST},
+          {Memory(xd, in_[1]), dnnl::memory(d.diff_weights_desc(), engine_), Memory(yd, in_[0])});
+    }
+  }
+
+  void Finish(dnnl::primitive primitive, std::vector<int> roles,
+              std::vector<dnnl::memory> operands) {
+    primitive_ = std::move(primitive);
+    // Memory that nobody filled may hold denormal numbers, which are slow.
+    std::memset(operands[1].get_data_handle(), 0, operands[1].get_desc().get_size());
+    for (size_t i = 0; i < roles.size(); ++i) args_.emplace(roles[i], operands[i]);
+  }
+
+  dnnl::engine engine_;
+  dnnl::stream stream_;
+  std::vector<void*> in_;
+  void* out_;
+  dnnl::memory::data_type type_;
+  dnnl::primitive primitive_;
+  Args args_;
+};
+
+double Flops(const OpDef& def, const OpRequest& request) {
+  return def.cost({request.inputs, request.attrs}, request.outputs).flops;
+}
+
+struct Sums {
+  double ours = 0, direct = 0, flops = 0;
+};
+
+void Run(const Case& c, const KernelRegistry& registry, int threads, double budget, Sums& sums) {
+  OpRequest request;
+  const std::shared_ptr<const OpRegistry> ops = BuiltinOps();
+  request.def = ops->Find(c.op);
+  request.attrs = c.attrs;
+  request.inputs = c.inputs;
+  auto outputs = request.def->infer({request.inputs, request.attrs});
+  OC_CHECK(outputs.ok(), outputs.status().ToString());
+  request.outputs = *outputs;
+
+  std::vector<Tensor> tensors;
+  for (const TensorType& t : request.inputs) {
+    Tensor& tensor = tensors.emplace_back(t);
+    for (int64_t i = 0; i < std::min<int64_t>(t.shape.num_elements(), 4096); ++i) {
+      tensor.set(i, std::sin(0.1 * static_cast<double>(i)));
+    }
+  }
+  tensors.emplace_back(request.outputs[0]);
+  std::vector<const std::byte*> in;
+  std::vector<void*> raw;
+  for (size_t i = 0; i + 1 < tensors.size(); ++i) {
+    in.push_back(tensors[i].bytes().data());
+    raw.push_back(tensors[i].bytes().data());
+  }
+  std::byte* out[] = {tensors.back().bytes().data()};
+
+  auto kernel = registry.Find(c.op)->create(request, threads);
+  OC_CHECK(kernel.ok(), kernel.status().ToString());
+  const Tensor workspace({DType::kU8, {std::max<int64_t>(1, (*kernel)->workspace_bytes())}});
+  WorkerPool pool(threads, {});
+  const KernelArgs args{in.data(), out, const_cast<std::byte*>(workspace.bytes().data()), pool};
+
+  double ours = 1e9, direct = 1e9;
+  std::thread([&] {
+    omp_set_num_threads(threads);
+    Direct peer(request, raw, out[0]);
+    // In turns, so that a disturbance from outside hits both.
+    constexpr int kRounds = 8;
+    for (int round = 0; round < kRounds; ++round) {
+      direct = std::min(direct, Best([&] { peer.Run(); }, budget / kRounds));
+      // Idle OpenMP threads spin for a while: let them fall asleep before the pool has its turn.
+      if (threads > 1) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      ours = std::min(ours, Best(
+                                [&] {
+                                  const Status status = (*kernel)->Run(args);
+                                  OC_CHECK(status.ok(), status.ToString());
+                                },
+                                budget / kRounds));
+    }
+  }).join();
+  const double flops = Flops(*request.def, request);
+  std::printf("%-34s %dt %8.3f ms  %6.0f GFLOP/s  direct %6.0f  ratio %.2f\n", c.name.c_str(),
+              threads, ours * 1e3, flops / ours * 1e-9, flops / direct * 1e-9, direct / ours);
+  std::fflush(stdout);
+  sums.ours += ours;
+  sums.direct += direct;
+  sums.flops += flops;
+}
+
+// A linear layer with its two gradients.
+void AddLinear(std::vector<Case>& cases, const std::string& name, DType type, int64_t rows,
+               int64_t in, int64_t out) {
+  const TensorType x{type, {rows, in}}, w{type, {out, in}}, dy{type, {rows, out}};
+  cases.push_back({name + " forward", "linear", {x, w, {type, {out}}}, {}});
+  cases.push_back({name + " grad input", "linear_grad_input", {dy, w}, {}});
+  cases.push_back({name + " grad weight", "linear_grad_weight", {dy, x}, {}});
+}
+
+void AddConvolution(std::vector<Case>& cases, DType type, int64_t size, int64_t in, int64_t out,
+                    int64_t kernel, int64_t stride) {
+  constexpr int64_t kBatch = 32;
+  const int64_t pad = kernel / 2, out_size = (size + 2 * pad - kernel) / stride + 1;
+  const std::string name =
+      absl::StrCat("conv ", size, "x", size, " ", in, "->", out, " k", kernel, " s", stride);
+  const TensorType x{type, {kBatch, size, size, in}}, w{type, {out, in, kernel, kernel}},
+      y{type, {kBatch, out_size, out_size, out}};
+  Attributes attrs = {{"stride", std::vector<int64_t>{stride, stride}},
+                      {"padding", std::vector<int64_t>{pad, pad, pad, pad}}};
+  cases.push_back({name + " forward", "conv2d", {x, w}, attrs});
+  Attributes grad = attrs;
+  grad.Set("input_shape", x.shape);
+  cases.push_back({name + " grad input", "conv2d_grad_input", {y, w}, grad});
+  attrs.Set("weight_shape", w.shape);
+  cases.push_back({name + " grad weight", "conv2d_grad_weight", {y, x}, attrs});
+}
+
+std::vector<Case> Cases(DType type) {
+  std::vector<Case> cases;
+  AddLinear(cases, "mlp 784->1024", type, 128, 784, 1024);
+  AddLinear(cases, "mlp 1024->1024", type, 128, 1024, 1024);
+  AddLinear(cases, "mlp 1024->10", type, 128, 1024, 10);
+  AddLinear(cases, "gpt qkv 256->768", type, 2048, 256, 768);
+  AddLinear(cases, "gpt proj 256->256", type, 2048, 256, 256);
+  AddLinear(cases, "gpt up 256->1024", type, 2048, 256, 1024);
+  AddLinear(cases, "gpt down 1024->256", type, 2048, 1024, 256);
+  AddLinear(cases, "124M qkv 768->2304", type, 256, 768, 2304);
+  AddLinear(cases, "124M proj 768->768", type, 256, 768, 768);
+  AddLinear(cases, "124M up 768->3072", type, 256, 768, 3072);
+  AddLinear(cases, "124M down 3072->768", type, 256, 3072, 768);
+  AddLinear(cases, "124M head 768->50304", type, 256, 768, 50304);
+  AddConvolution(cases, type, 32, 3, 64, 3, 1);
+  AddConvolution(cases, type, 32, 64, 64, 3, 1);
+  AddConvolution(cases, type, 32, 64, 128, 3, 2);
+  AddConvolution(cases, type, 32, 64, 128, 1, 2);
+  AddConvolution(cases, type, 16, 128, 128, 3, 1);
+  AddConvolution(cases, type, 16, 128, 256, 3, 2);
+  AddConvolution(cases, type, 16, 128, 256, 1, 2);
+  AddConvolution(cases, type, 8, 256, 256, 3, 1);
+  AddConvolution(cases, type, 8, 256, 512, 3, 2);
+  AddConvolution(cases, type, 8, 256, 512, 1, 2);
+  AddConvolution(cases, type, 4, 512, 512, 3, 1);
+  return cases;
+}
+
+}  // namespace
+}  // namespace oc
+
+int main(int argc, char** argv) {
+  std::vector<int> threads = {1, 2};
+  oc::DType type = oc::DType::kF32;
+  std::string part;
+  double budget = 0.2;
+  for (int i = 1; i < argc; ++i) {
+    const std::string arg = argv[i];
+    if (arg.rfind("--seconds=", 0) == 0) {
+      budget = std::atof(arg.c_str() + 10);
+    } else if (arg == "bf16") {
+      type = oc::DType::kBF16;
+    } else if (std::atoi(argv[i]) > 0) {
+      threads = {std::atoi(argv[i])};
+    } else if (arg != "f32") {
+      part = arg;
+    }
+  }
+  oc::KernelRegistry registry;
+  const oc::Status status = oc::cpu::RegisterOneDnn(registry);
+  if (!status.ok()) {
+    std::fprintf(stderr, "%s\n", status.ToString().c_str());
+    return 1;
+  }
+  for (const int t : threads) {
+    oc::Sums sums;
+    for (const oc::Case& c : oc::Cases(type)) {
+      if (c.name.find(part) != std::string::npos) oc::Run(c, registry, t, budget, sums);
+    }
+    std::printf("all, %d threads: %.0f GFLOP/s, ratio to oneDNN called directly %.2f\n", t,
+                sums.flops / sums.ours * 1e-9, sums.direct / sums.ours);
+  }
+  return 0;
+}

@@ -1,0 +1,138 @@
+#include "openclaw/devices/cpu/onednn/patch_conv2d.h"
+
+#include <utility>
+
+#include "openclaw/devices/cpu/native/patch_loops.h"
+#include "openclaw/devices/cpu/onednn/split_product.h"
+
+namespace oc::cpu {
+namespace {
+
+using onednn::Product;
+using onednn::SplitProduct;
+using Kind = onednn::ConvolutionSpec::Kind;
+
+constexpr int64_t kAlignment = 64;
+
+// A product as it lies: nothing is copied.
+bool IsPointwise(const ConvGeometry& g) {
+  const auto unit = [](const ops::WindowAxis& a) {
+    return a.kernel == 1 && a.stride == 1 && a.before == 0 && a.after == 0;
+  };
+  return g.groups == 1 && unit(g.window.h) && unit(g.window.w);
+}
+
+PatchAxis AxisOf(const ops::WindowAxis& a, int64_t input, int64_t output) {
+  return {input, output, a.kernel, a.stride, a.before, a.dilation};
+}
+
+class PatchConvolution : public HostKernel {
+ public:
+  explicit PatchConvolution(const ConvGeometry& g) : g_(g), pointwise_(IsPointwise(g)) {
+    kind_ = g.dtype == DType::kF32 ? kFloat32 : kBFloat16;
+    sizes_ = {AxisOf(g.window.h, g.height, g.out_height), AxisOf(g.window.w, g.width, g.out_width),
+              g.in};
+  }
+
+  Status Prepare(const onednn::Context& context, int threads) {
+    const int64_t size = SizeInBytes(g_.dtype);
+    OC_ASSIGN_OR_RETURN(product_, SplitProduct::Create(context, MakeProduct(), threads));
+    if (!pointwise_) {
+      rows_ = Reserve(g_.out_pixels() * g_.taps() * g_.in * size);
+      weights_ = Reserve(g_.out * g_.in * g_.taps() * size);
+    }
+    scratch_ = Reserve(product_->workspace_bytes());
+    return OkStatus();
+  }
+
+  const char* implementation() const override { return "onednn"; }
+  int64_t workspace_bytes() const override { return workspace_bytes_; }
+
+  Status Run(const KernelArgs& args) override {
+    if (pointwise_) return RunPointwise(args);
+    std::byte* const rows = args.workspace + rows_;
+    std::byte* const weights = args.workspace + weights_;
+    std::byte* const scratch = args.workspace + scratch_;
+    const PatchLoops& loops = GetPatchLoops();
+    const bool grad_weight = g_.kind == Kind::kGradWeight;
+    const std::byte* const images = args.inputs[grad_weight ? 1 : 0];
+    args.pool.Run([&](int worker) {
+      const int threads = args.pool.threads();
+      const WorkRange pixels = SplitWork(g_.out_pixels(), 1, threads, worker);
+      loops.gather[kind_](sizes_, images, rows, pixels.begin, pixels.end);
+      if (!grad_weight) {
+        const WorkRange out = SplitWork(g_.out, 1, threads, worker);
+        loops.pack[kind_](args.inputs[1], weights, g_.in, g_.taps(), out.begin, out.end);
+      }
+    });
+    if (!grad_weight) {
+      return product_->Run(args.pool, rows, weights, g_.bias ? args.inputs[2] : nullptr,
+                           args.outputs[0], scratch);
+    }
+    OC_RETURN_IF_ERROR(product_->Run(args.pool, args.inputs[0], rows, nullptr, weights, scratch));
+    args.pool.ParallelFor(g_.out, 1, [&](int64_t begin, int64_t end) {
+      loops.unpack[kind_](weights, args.outputs[0], g_.in, g_.taps(), begin, end, g_.accumulate);
+    });
+    return OkStatus();
+  }
+
+ private:
+  Product MakeProduct() const {
+    Product p;
+    p.dtype = g_.dtype;
+    switch (g_.kind) {
+      case Kind::kForward:
+        p.m = g_.out_pixels(), p.n = g_.out, p.k = g_.taps() * g_.in;
+        p.transpose_b = true;
+        p.bias = g_.bias;
+        break;
+      case Kind::kGradInput:
+        p.m = g_.out_pixels(), p.n = g_.in, p.k = g_.out;  // pointwise
+        break;
+      case Kind::kGradWeight:
+        p.m = g_.out, p.n = g_.taps() * g_.in, p.k = g_.out_pixels();
+        p.transpose_a = true;
+        p.accumulate = pointwise_ && g_.accumulate;
+        break;
+    }
+    return p;
+  }
+
+  Status RunPointwise(const KernelArgs& args) const {
+    return product_->Run(args.pool, args.inputs[0], args.inputs[1],
+                         g_.bias ? args.inputs[2] : nullptr, args.outputs[0],
+                         args.workspace + scratch_);
+  }
+
+  int64_t Reserve(int64_t bytes) {
+    const int64_t offset = workspace_bytes_;
+    workspace_bytes_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    return offset;
+  }
+
+  ConvGeometry g_;
+  bool pointwise_;
+  FloatKind kind_;
+  PatchSizes sizes_;
+  std::unique_ptr<SplitProduct> product_;
+  int64_t workspace_bytes_ = 0, rows_ = 0, weights_ = 0, scratch_ = 0;
+};
+
+}  // namespace
+
+bool SuitsPatches(const ConvGeometry& g) {
+  constexpr int64_t kMinChannels = 32, kSmallImage = 16;
+  if (ActiveIsa() == Isa::kNone || g.groups != 1) return false;
+  if (g.in < kMinChannels || g.out < kMinChannels) return false;
+  if (IsPointwise(g)) return true;
+  return g.kind != Kind::kGradInput && g.taps() > 1 && g.out_height * g.out_width <= kSmallImage;
+}
+
+StatusOr<std::unique_ptr<HostKernel>> NewPatchConvolution(const onednn::Context& context,
+                                                          const ConvGeometry& g, int threads) {
+  auto kernel = std::make_unique<PatchConvolution>(g);
+  OC_RETURN_IF_ERROR(kernel->Prepare(context, threads));
+  return std::unique_ptr<HostKernel>(std::move(kernel));
+}
+
+}  // namespace oc::cpu
