@@ -21,16 +21,35 @@ OC_INLINE void GradPiece(const T* dy, int32_t first, const int32_t* next, T* row
   }
 }
 
+// Most rows of a large table get nothing, and it is not read again soon: past the caches.
+OC_INLINE void StreamZeros(void* to, uint64_t bytes) {
+  char* p = static_cast<char*>(to);
+  if ((reinterpret_cast<uint64_t>(p) | bytes) % 32 != 0) {
+    __builtin_memset(p, 0, bytes);
+    return;
+  }
+  for (uint64_t i = 0; i < bytes; i += 32) {
+    _mm256_stream_ps(reinterpret_cast<float*>(p + i), _mm256_setzero_ps());
+  }
+}
+
 template <typename T>
 void Grad(const void* dy_bytes, const int32_t* head, const int32_t* next, void* table_bytes,
           int64_t vocabulary, int64_t n, int64_t begin, int64_t end, bool accumulate) {
   const T* dy = static_cast<const T*>(dy_bytes) + begin;
   T* row = static_cast<T*>(table_bytes) + begin;
   const int64_t count = end - begin;
+  const uint64_t bytes = static_cast<uint64_t>(count) * sizeof(T);
+  const bool streamed = static_cast<uint64_t>(vocabulary) * bytes > (1u << 24);
   for (int64_t id = 0; id < vocabulary; ++id, row += n) {
     const int32_t first = head[id];
     if (first < 0) {
-      if (!accumulate) __builtin_memset(row, 0, static_cast<uint64_t>(count) * sizeof(T));
+      if (accumulate) continue;
+      if (streamed) {
+        StreamZeros(row, bytes);
+      } else {
+        __builtin_memset(row, 0, bytes);
+      }
       continue;
     }
     int64_t c = 0;
@@ -41,6 +60,7 @@ void Grad(const void* dy_bytes, const int32_t* head, const int32_t* next, void* 
       GradPiece<1>(dy + c + j, first, next, row + c + j, n, accumulate, part);
     });
   }
+  if (streamed) _mm_sfence();
 }
 
 template <typename T>

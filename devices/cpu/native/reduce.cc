@@ -171,7 +171,8 @@ Kernel MakeFloatReduce(const OpRequest& request, ReduceKind op, bool mean) {
   p.outputs = request.outputs[0].shape.num_elements();
   p.accumulate = request.accumulate != 0;
   const int64_t elements = x.shape.num_elements();
-  if (mean) p.scale = static_cast<float>(p.outputs) / static_cast<float>(elements);
+  if (mean)
+    p.scale = static_cast<float>(static_cast<double>(p.outputs) / static_cast<double>(elements));
   const int64_t float_bytes = static_cast<int64_t>(sizeof(float));
   if (elements == 0) {
     if (mean) p.scale = 1;  // of nothing: NaN, as 0 / 0

@@ -10,7 +10,7 @@
 namespace oc::cpu::OC_CPU_ISA {
 
 // 2^n for n in -126..127.
-OC_INLINE vf PowerOfTwo(vi n) { return (vf)((n + 127) << 23); }
+OC_INLINE vf PowerOfTwo(vi n) { return Bits(((vu)n + 127u) << 23); }
 
 OC_INLINE vf Exp(vf x) {
   // x = n ln 2 + r, |r| <= ln 2 / 2. Beyond the bounds the result is 0 or infinity anyway; a NaN
@@ -34,7 +34,7 @@ OC_INLINE vf Exp(vf x) {
   return (vf)_mm512_scalef_ps((__m512)p, (__m512)n);
 #else
   // Two factors: k goes from -150 to 128.
-  const vi k = (vi)Bits(shifted) - (vi)Bits(Set(kRound));
+  const vi k = (vi)(Bits(shifted) - Bits(Set(kRound)));
   const vi half = k >> 1;
   return p * PowerOfTwo(half) * PowerOfTwo(k - half);
 #endif
@@ -44,10 +44,10 @@ OC_INLINE vf Log(vf x) {
   const vf tiny = x < 1.17549435e-38f ? Set(8388608.0f) : Set(1.0f);
   const vf scaled = x * tiny;
   // scaled = 2^e m with m in [sqrt(1/2), sqrt(2)).
-  const vi bits = (vi)Bits(scaled) - 0x3f3504f3;
-  vf e = __builtin_convertvector(bits >> 23, vf);
+  const vu bits = Bits(scaled) - 0x3f3504f3u;
+  vf e = __builtin_convertvector((vi)bits >> 23, vf);
   e = x < 1.17549435e-38f ? e - 23.0f : e;
-  const vf m = (vf)((bits & 0x007fffff) + 0x3f3504f3) - 1.0f;
+  const vf m = Bits((bits & 0x007fffffu) + 0x3f3504f3u) - 1.0f;
   vf p = Set(7.0376836292e-2f);
   p = p * m + -1.1514610310e-1f;
   p = p * m + 1.1676998740e-1f;

@@ -78,7 +78,6 @@ void Check(Unary op, double (*function)(double), double bound, float low, float 
     }
     EXPECT_LE(worst, bound) << isa.name << " at " << x[at] << ": " << y[at] << ", wants "
                             << function(x[at]);
-    RecordProperty(isa.name, std::to_string(worst));
     std::printf("%s: %.2f ulp\n", isa.name, worst);
   }
 }
