@@ -2,7 +2,8 @@
 # Builds with sanitizers and runs the test suites under them.
 #   scripts/sanitize.sh                 address and undefined behaviour: all suites; then threads:
 #                                       the suites labelled "tsan"
-#   scripts/sanitize.sh --short         only the suites labelled "short" (of those)
+#   scripts/sanitize.sh --short         only the suites labelled "short" (of those), not optimised,
+#                                       in build-asan-short/ and build-tsan-short/
 #   scripts/sanitize.sh --only asan     one of asan, tsan
 #   scripts/sanitize.sh --build-root D  build folders D/build-asan and D/build-tsan
 # The thread sanitizer runs reference kernels over the in-process transport: Debian's oneDNN and
@@ -38,19 +39,23 @@ for kind in "${kinds[@]}"; do
   # Tests of the project itself (formatting, installation) say nothing under a sanitizer.
   select=(-LE '^(project|long|nosanitize)$')
   target=all
+  build=$root/build-$kind
+  options=()
   if [[ $kind == tsan ]]; then
     select+=(-L '^tsan$')
     target=tests_tsan
   fi
   if [[ $short -eq 1 ]]; then
     select+=(-L '^short$')
+    build+=-short
+    options=(-DOC_SANITIZE_OPTIMIZE=0)
     [[ $kind == tsan ]] && target=tests_tsan_short || target=tests_short
   fi
   echo "== $kind: build"
-  cmake --preset "$kind" -B "$root/build-$kind" >/dev/null
-  cmake --build "$root/build-$kind" --target "$target"
+  cmake --preset "$kind" -B "$build" "${options[@]}" >/dev/null
+  cmake --build "$build" --target "$target"
   echo "== $kind: run"
-  "${run[@]}" ctest --test-dir "$root/build-$kind" --output-on-failure --no-tests=error \
+  "${run[@]}" ctest --test-dir "$build" --output-on-failure --no-tests=error \
     --timeout 900 -j 2 "${select[@]}"
 done
 echo "sanitize.sh: clean (${kinds[*]})"
