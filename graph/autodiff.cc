@@ -21,14 +21,14 @@ std::vector<bool> RequiresGrad(const Graph& graph) {
   return requires_grad;
 }
 
-// Copies the ancestors of the loss count as nodes of phase kCount, so that they can run before anything
-// else. Returns the copy of the count.
+// Copies the ancestors of the loss count as nodes of phase kCount, so that they can run before
+// anything else. Returns the copy of the count.
 StatusOr<Val> CloneCount(GraphBuilder& b, const Graph& forward) {
   std::vector<bool> wanted(forward.values.size(), false);
   wanted[forward.loss_count] = true;
   for (auto node = forward.nodes.rbegin(); node != forward.nodes.rend(); ++node) {
-    const bool used = std::any_of(node->outputs.begin(), node->outputs.end(),
-                                  [&](int v) { return wanted[v]; });
+    const bool used =
+        std::any_of(node->outputs.begin(), node->outputs.end(), [&](int v) { return wanted[v]; });
     if (!used) continue;
     for (int v : node->inputs) wanted[v] = true;
   }
@@ -54,15 +54,14 @@ StatusOr<Val> CloneCount(GraphBuilder& b, const Graph& forward) {
   return clone.at(forward.loss_count);
 }
 
-// Values that follow from parameters alone, such as a transposed weight: their gradients feed nothing but
-// gradients of parameters.
+// Values that follow from parameters alone, such as a transposed weight: their gradients feed
+// nothing but gradients of parameters.
 std::vector<bool> WeightDerived(const Graph& graph) {
   std::vector<bool> derived(graph.values.size(), false);
   for (const Variable& p : graph.parameters) derived[p.value] = true;
   for (const Node& node : graph.nodes) {
-    const bool all = !node.inputs.empty() &&
-                     std::all_of(node.inputs.begin(), node.inputs.end(),
-                                 [&](int v) { return derived[v]; });
+    const bool all = !node.inputs.empty() && std::all_of(node.inputs.begin(), node.inputs.end(),
+                                                         [&](int v) { return derived[v]; });
     for (int v : node.outputs) derived[v] = all;
   }
   return derived;
@@ -87,15 +86,17 @@ void MarkWeightGrads(Graph& graph, int first, const std::vector<int>& activation
 class Backward {
  public:
   Backward(GraphBuilder& b, const Graph& forward)
-      : b_(b), forward_(forward), requires_grad_(RequiresGrad(forward)),
+      : b_(b),
+        forward_(forward),
+        requires_grad_(RequiresGrad(forward)),
         weight_derived_(WeightDerived(forward)),
-        grads_(forward.values.size()), contributions_(forward.values.size()) {}
+        grads_(forward.values.size()),
+        contributions_(forward.values.size()) {}
 
   Status Run(Val count) {
     const int loss_node = forward_.values[forward_.loss_sum].producer;
     if (!requires_grad_[forward_.loss_sum] || loss_node == kNone) {
-      return InvalidArgument("differentiate ", forward_.name,
-                             ": the loss depends on no parameter");
+      return InvalidArgument("differentiate ", forward_.name, ": the loss depends on no parameter");
     }
     b_.SetPhase(Phase::kInputGrad, loss_node);
     grads_[forward_.loss_sum] =
@@ -131,8 +132,8 @@ class Backward {
     b_.SetPhase(Phase::kInputGrad, node.id);
     const int first = static_cast<int>(b_.graph().nodes.size());
     GradContext context(b_, node, std::move(grads), needs);
-    OC_RETURN_IF_ERROR(Annotate(node.def->gradient(context),
-                                absl::StrCat("gradient of ", node.def->name)));
+    OC_RETURN_IF_ERROR(
+        Annotate(node.def->gradient(context), absl::StrCat("gradient of ", node.def->name)));
     OC_RETURN_IF_ERROR(Annotate(b_.status(), absl::StrCat("gradient of ", node.def->name)));
     std::vector<int> activation_grads;
     for (size_t i = 0; i < needs.size(); ++i) {
@@ -144,14 +145,20 @@ class Backward {
                         b_.type(g).ToString(), ", the input ", forward_.values[v].type.ToString());
       }
       if (forward_.values[v].kind == ValueKind::kParameter) {
-        contributions_[v].push_back(g.id);
+        contributions_[v].push_back(OwnContribution(g, first).id);
       } else {
         grads_[v] = grads_[v] ? b_.Add(grads_[v], g) : g;
         if (!weight_derived_[v]) activation_grads.push_back(grads_[v].id);
       }
     }
     MarkWeightGrads(b_.graph(), first, activation_grads);
-    return OkStatus();
+    return b_.status();
+  }
+
+  // A contribution is computed by the node's own backward, so that it lies on the node's stage: a
+  // gradient that only passes through (of a sum, say) is copied.
+  Val OwnContribution(Val grad, int first) {
+    return b_.graph().values[grad.id].producer >= first ? grad : b_.Op("copy", {grad});
   }
 
   GraphBuilder& b_;
@@ -175,16 +182,17 @@ StatusOr<Graph> Differentiate(const Graph& forward) {
   GraphBuilder b(forward);
   OC_ASSIGN_OR_RETURN(const Val clone, CloneCount(b, forward));
   Graph& graph = b.graph();
-  const Val count = {graph.AddInput("global_count", {DType::kF32, {}}, ValueKind::kReduced,
-                                    Scope::kStep)};
+  const Val count = {
+      graph.AddInput("global_count", {DType::kF32, {}}, ValueKind::kReduced, Scope::kStep)};
   Backward backward(b, forward);
   OC_RETURN_IF_ERROR(backward.Run(count));
 
-  graph.accumulators.push_back({.kind = Accumulator::Kind::kCount, .name = "global_count",
-                                .contributions = {clone.id}});
-  graph.accumulators.push_back({.kind = Accumulator::Kind::kMetric, .name = "loss_count",
-                                .contributions = {clone.id}});
-  graph.accumulators.push_back({.kind = Accumulator::Kind::kMetric, .name = "loss_sum",
+  graph.accumulators.push_back(
+      {.kind = Accumulator::Kind::kCount, .name = "global_count", .contributions = {clone.id}});
+  graph.accumulators.push_back(
+      {.kind = Accumulator::Kind::kMetric, .name = "loss_count", .contributions = {clone.id}});
+  graph.accumulators.push_back({.kind = Accumulator::Kind::kMetric,
+                                .name = "loss_sum",
                                 .contributions = {forward.loss_sum}});
   for (const Variable& p : graph.parameters) {
     const std::string& name = graph.values[p.value].name;
@@ -193,7 +201,8 @@ StatusOr<Graph> Differentiate(const Graph& forward) {
       continue;
     }
     graph.accumulators.push_back({.kind = Accumulator::Kind::kGradient,
-                                  .name = absl::StrCat("grad.", name), .target = p.value,
+                                  .name = absl::StrCat("grad.", name),
+                                  .target = p.value,
                                   .contributions = backward.contributions(p.value)});
   }
   OC_ASSIGN_OR_RETURN(Graph joint, b.Finish());
@@ -209,13 +218,14 @@ StatusOr<Graph> ForInference(const Graph& forward) {
                     [](const AttrSpec& spec) { return spec.name == "training"; });
     if (takes_training) node.attrs.Set("training", false);
   }
-  std::erase_if(graph.accumulators, [](const Accumulator& a) {
-    return a.kind != Accumulator::Kind::kMetric;
-  });
+  std::erase_if(graph.accumulators,
+                [](const Accumulator& a) { return a.kind != Accumulator::Kind::kMetric; });
   if (graph.loss_sum != kNone) {
-    graph.accumulators.push_back({.kind = Accumulator::Kind::kMetric, .name = "loss_count",
+    graph.accumulators.push_back({.kind = Accumulator::Kind::kMetric,
+                                  .name = "loss_count",
                                   .contributions = {graph.loss_count}});
-    graph.accumulators.push_back({.kind = Accumulator::Kind::kMetric, .name = "loss_sum",
+    graph.accumulators.push_back({.kind = Accumulator::Kind::kMetric,
+                                  .name = "loss_sum",
                                   .contributions = {graph.loss_sum}});
   }
   OC_RETURN_IF_ERROR(RemoveDeadNodes(graph));

@@ -105,6 +105,21 @@ Status CheckType(const TensorType& type) {
   return OkStatus();
 }
 
+// Shape rules add and multiply attributes: absurd ones stop here. A random op's stream is any
+// number.
+Status CheckAttribute(const AttrValue& value, bool any_number) {
+  const auto check = [](int64_t n, int64_t most) -> Status {
+    if (n <= most && n >= -most) return OkStatus();
+    return InvalidArgument(n, " is out of range");
+  };
+  if (const auto* shape = std::get_if<Shape>(&value)) return CheckType({DType::kF32, *shape});
+  if (const auto* list = std::get_if<std::vector<int64_t>>(&value)) {
+    for (int64_t n : *list) OC_RETURN_IF_ERROR(check(n, int64_t{1} << 31));
+  }
+  const auto* number = std::get_if<int64_t>(&value);
+  return number == nullptr || any_number ? OkStatus() : check(*number, kMostElements);
+}
+
 StatusOr<std::vector<TensorType>> InferNode(const Graph& graph, const Node& node) {
   const OpDef& def = *node.def;
   const int n = static_cast<int>(node.inputs.size());
@@ -123,6 +138,8 @@ StatusOr<std::vector<TensorType>> InferNode(const Graph& graph, const Node& node
     if (spec->example.index() != value.index()) {
       return InvalidArgument(where(), ": attribute ", name, " has the wrong type");
     }
+    OC_RETURN_IF_ERROR(
+        Annotate(CheckAttribute(value, def.random), absl::StrCat(where(), ": attribute ", name)));
   }
   for (const AttrSpec& spec : def.attrs) {
     if (spec.required && !node.attrs.Has(spec.name)) {

@@ -32,7 +32,8 @@ Status RunPasses(Graph& graph, const std::vector<Pass>& passes, const PassOption
 // Removes nodes whose outputs reach no output, accumulator, update or loss, and inputs of kind
 // kScalar and kReduced that nothing reads. Renumbers.
 Status RemoveDeadNodes(Graph& graph);
-// Merges nodes of the same op, attributes, inputs and phase (never random or updating ones).
+// Merges nodes of the same op, attributes, inputs, phase and region, in backward also of the same forward
+// node (never random or updating ones).
 Status MergeCommonSubexpressions(Graph& graph);
 // Linear + relu, batch norm + relu, add + relu and the like into one node, where the device's kernels
 // gain by it; every fused op has a decomposition.

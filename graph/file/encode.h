@@ -8,7 +8,7 @@
 
 namespace oc {
 
-// kInvalidArgument where the graph is not verified, or a name is not UTF-8.
+// kInvalidArgument where the graph is not verified, or larger than 2 GiB.
 StatusOr<std::string> EncodeGraph(const Graph& graph);
 
 // The verified graph. kDataLoss: no graph message; kInvalidArgument: what it says is wrong (an

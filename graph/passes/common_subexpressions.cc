@@ -11,6 +11,10 @@ Status MergeCommonSubexpressions(Graph& graph) {
     if (node.def->random || !node.def->updates.empty()) continue;
     std::string key = absl::StrCat(node.def->name, "/", static_cast<int>(node.phase), "/",
                                    node.checkpoint, "/", node.attrs.ToString());
+    // Backward nodes lie on the stages of their forward nodes: those of two may not become one.
+    const bool backward = node.phase == Phase::kInputGrad || node.phase == Phase::kWeightGrad ||
+                          node.phase == Phase::kRecompute;
+    if (backward) absl::StrAppend(&key, "/", node.forward);
     for (int v : node.inputs) absl::StrAppend(&key, ",", v);
     auto [it, inserted] = seen.emplace(key, node.id);
     if (inserted) continue;

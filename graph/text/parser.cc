@@ -29,6 +29,10 @@ std::optional<T> Named(const std::array<T, n>& all, const std::string& word) {
   return std::nullopt;
 }
 
+bool IsNumber(const std::string& name) {
+  return std::all_of(name.begin(), name.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
 class Parser {
  public:
   Parser(const std::string& text, std::shared_ptr<const OpRegistry> ops)
@@ -238,7 +242,8 @@ class Parser {
                              absl::StrCat("output ", i, " of ", op, " is ", v.type.ToString(),
                                           ", not ", types[i].first.ToString()));
       }
-      v.name = names[i];
+      // A number is no name that stays: results are numbered by their place.
+      if (!IsNumber(names[i])) v.name = names[i];
       ids_[names[i]] = v.id;
     }
     return OkStatus();

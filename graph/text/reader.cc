@@ -25,10 +25,10 @@ Status TextReader::Expected(const std::string& what) const {
   if (!AtEnd()) {
     size_t end = pos_;
     while (end < text_.size() && end - pos_ < 20 && IsWordChar(text_[end])) ++end;
-    found = text_[pos_] == '\n'
-                ? "the end of the line"
-                : absl::StrCat(
-                      "'", absl::CEscape(text_.substr(pos_, std::max<size_t>(end - pos_, 1))), "'");
+    const std::string next = text_.substr(pos_, std::max<size_t>(end - pos_, 1));
+    const bool plain = next[0] > ' ' && next[0] < 127;
+    found = next == "\n" ? "the end of the line"
+                         : absl::StrCat("'", plain ? next : absl::CEscape(next), "'");
   }
   return Error(pos_, absl::StrCat("expected ", what, ", found ", found));
 }
