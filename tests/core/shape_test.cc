@@ -14,7 +14,7 @@ TEST(Dim, Algebra) {
   EXPECT_EQ(*(b * b).DividedBy(b), b);
   EXPECT_FALSE(b.DividedBy(t).ok());
   EXPECT_FALSE((Dim(3) * b).DividedBy(Dim(2)).ok());
-  EXPECT_FALSE(Dim(3).DividedBy(Dim(0)).ok());
+  EXPECT_FALSE(Dim(3).DividedBy(Dim(int64_t{0})).ok());
   EXPECT_EQ(*Dim(6).DividedBy(Dim(3)), Dim(2));
   EXPECT_FALSE(b.bound());
   EXPECT_EQ((Dim(4) * b * t).Bind({{"B", 5}}).ToString(), "20*T");
