@@ -51,6 +51,62 @@ std::span<std::byte> BytesOf(T& value) {
   return std::as_writable_bytes(std::span(&value, 1));
 }
 
+// Member 0 hears all, then tells all what it heard: so every member names the same missing one. The
+// messages bear the tag of the data: where a member is in another collective already, the sizes
+// differ, or the magic number, and both learn it at once.
+int64_t AgreementTag(const Group& group) {
+  return GroupTag(group.options().epoch, group.options().id, 0);
+}
+
+// Member 0's part. On success (*all)[i].state tells of each.
+Status HearAndTell(Group& group, std::vector<Agreement>* all) {
+  Transport& transport = group.transport();
+  const int64_t tag = AgreementTag(group);
+  const auto deadline = DeadlineAfter(group.options().timeout_seconds);
+  for (int i = 1; i < group.size(); ++i) {
+    Agreement& theirs = (*all)[i];
+    // Who came in time is heard, though another took all the time.
+    const Status s = transport.Recv(group.member(i), tag, BytesOf(theirs),
+                                    std::max(SecondsUntil(deadline), 0.05));
+    OC_RETURN_IF_ERROR(transport.status());  // aborted: not about this member
+    if (absl::IsDeadlineExceeded(s)) {
+      theirs = {.state = Agreement::kMissing};
+    } else if (absl::IsInvalidArgument(s) || (s.ok() && theirs.magic != kMagic)) {
+      theirs = {.state = Agreement::kElsewhere};
+    } else if (!s.ok()) {
+      return s;
+    }
+  }
+  const auto bytes = std::as_bytes(std::span(*all));
+  for (int i = 1; i < group.size(); ++i) {
+    if ((*all)[i].state != Agreement::kPresent) continue;
+    OC_RETURN_IF_ERROR(
+        transport.Send(group.member(i), tag, bytes, group.options().timeout_seconds));
+  }
+  return OkStatus();
+}
+
+// The other members' part.
+Status TellAndHear(Group& group, std::vector<Agreement>* all) {
+  constexpr double kGrace = 2;  // for member 0 to tell, after its own deadline
+  Transport& transport = group.transport();
+  const int64_t tag = AgreementTag(group);
+  const double timeout = group.options().timeout_seconds + kGrace;
+  const Agreement mine = (*all)[group.rank()];
+  Status s = transport.Send(group.member(0), tag, std::as_bytes(std::span(&mine, 1)), timeout);
+  if (s.ok()) {
+    s = transport.Recv(group.member(0), tag, std::as_writable_bytes(std::span(*all)), timeout);
+  }
+  OC_RETURN_IF_ERROR(transport.status());
+  const bool elsewhere = absl::IsInvalidArgument(s) || (s.ok() && (*all)[0].magic != kMagic);
+  if (elsewhere || absl::IsDeadlineExceeded(s)) {
+    all->assign(all->size(), mine);
+    (*all)[0] = {.state = elsewhere ? Agreement::kElsewhere : Agreement::kMissing};
+    return OkStatus();
+  }
+  return s;
+}
+
 }  // namespace
 
 Group::Group(Transport& transport, std::vector<int> members, const GroupOptions& options)
@@ -95,9 +151,6 @@ Status Group::Begin(const char* operation, int64_t bytes, DType dtype, int64_t d
   return OkStatus();
 }
 
-// Member 0 hears all, then tells all what it heard: so every member names the same missing one. The
-// messages bear the tag of the data: where a member is in another collective already, the sizes
-// differ, or the magic number, and both learn it at once.
 Status Group::Agree(const char* operation, int64_t bytes, DType dtype, int64_t detail) {
   Agreement mine;
   std::strncpy(mine.operation, operation, sizeof(mine.operation) - 1);
@@ -105,49 +158,13 @@ Status Group::Agree(const char* operation, int64_t bytes, DType dtype, int64_t d
   mine.dtype = static_cast<int64_t>(dtype);
   mine.detail = detail;
   mine.call = calls_;
-  std::vector<Agreement> all(members_.size());
-  constexpr double kGrace = 2;  // for member 0 to tell the others after its own deadline
-  const double timeout = options_.timeout_seconds;
-  if (rank_ == 0) {
-    const auto deadline = DeadlineAfter(timeout);
-    all[0] = mine;
-    for (int i = 1; i < size(); ++i) {
-      const Status s = transport_.Recv(members_[i], Tag(0), BytesOf(all[i]),
-                                       std::max(SecondsUntil(deadline), 0.05));
-      if (absl::IsDeadlineExceeded(s)) {
-        all[i] = {.state = Agreement::kMissing};
-      } else if (absl::IsInvalidArgument(s) || (s.ok() && all[i].magic != kMagic)) {
-        all[i] = {.state = Agreement::kElsewhere};
-      } else if (!s.ok()) {
-        return s;
-      }
-    }
-    const auto bytes_of_all = std::as_bytes(std::span(all));
-    for (int i = 1; i < size(); ++i) {
-      if (all[i].state != Agreement::kPresent) continue;
-      OC_RETURN_IF_ERROR(transport_.Send(members_[i], Tag(0), bytes_of_all, timeout));
-    }
-  } else {
-    Status s = transport_.Send(members_[0], Tag(0), BytesOf(mine), timeout + kGrace);
-    if (s.ok()) {
-      s = transport_.Recv(members_[0], Tag(0), std::as_writable_bytes(std::span(all)),
-                          timeout + kGrace);
-    }
-    if (absl::IsDeadlineExceeded(s)) {
-      all.assign(all.size(), mine);
-      all[0] = {.state = Agreement::kMissing};
-    } else if (absl::IsInvalidArgument(s) || (s.ok() && all[0].magic != kMagic)) {
-      all.assign(all.size(), mine);
-      all[0] = {.state = Agreement::kElsewhere};
-    } else if (!s.ok()) {
-      return s;
-    }
-  }
+  std::vector<Agreement> all(members_.size(), mine);
+  OC_RETURN_IF_ERROR(rank_ == 0 ? HearAndTell(*this, &all) : TellAndHear(*this, &all));
   for (int i = 0; i < size(); ++i) {
     if (all[i].state == Agreement::kMissing) {
       return absl::DeadlineExceededError(absl::StrCat("rank ", members_[i], " did not come to ",
-                                                      Describe(mine), ", within ", timeout,
-                                                      " seconds"));
+                                                      Describe(mine), ", within ",
+                                                      options_.timeout_seconds, " seconds"));
     }
     if (all[i].state == Agreement::kElsewhere) {
       return InvalidArgument("rank ", members_[i], " is in another collective of this group; rank ",

@@ -67,6 +67,10 @@ Status SizeMismatch(const Message& send, const Message& recv) {
                          " bytes, rank ", send.to, " expects ", recv.bytes);
 }
 
+// Abseil counts the references to a status's text inside its library, where a thread sanitizer sees
+// no order: what goes to another thread gets a text of its own.
+Status OwnCopy(const Status& status) { return Status(status.code(), status.message()); }
+
 }  // namespace
 
 // Thread safety: a channel's queues and the state changes of its messages are under the channel's
@@ -90,7 +94,7 @@ class InprocHub::State {
   void Fail(const Status& status);
   Status status() const {
     std::lock_guard lock(status_mutex_);
-    return status_;
+    return OwnCopy(status_);
   }
 
  private:
@@ -145,7 +149,8 @@ void InprocHub::State::Post(Message* m) {
   const Message& send = m->is_send ? *m : *other;
   const Message& recv = m->is_send ? *other : *m;
   if (send.bytes != recv.bytes) {
-    m->result = other->result = SizeMismatch(send, recv);
+    m->result = SizeMismatch(send, recv);
+    other->result = OwnCopy(m->result);
   } else if (send.bytes > 0) {
     other->state.store(Message::kCopying, std::memory_order_relaxed);
     lock.unlock();
@@ -204,14 +209,14 @@ void InprocHub::State::Fail(const Status& status) {
   {
     std::lock_guard lock(status_mutex_);
     if (!status_.ok()) return;
-    status_ = status;
+    status_ = OwnCopy(status);
   }
   failed_.store(true, std::memory_order_release);
   for (Channel& channel : channels_) {
     std::lock_guard lock(channel.mutex);
     for (Queue* queue : {&channel.sends, &channel.recvs}) {
       while (Message* m = queue->Take([](Message*) { return true; })) {
-        m->result = status;
+        m->result = OwnCopy(status);
         Complete(m);
       }
     }

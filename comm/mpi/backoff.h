@@ -26,7 +26,9 @@ class Backoff {
     } else if (elapsed < std::chrono::microseconds(200)) {
       sched_yield();
     } else {
-      Sleep(elapsed < std::chrono::milliseconds(20) ? 20 : 50);
+      Sleep(elapsed < std::chrono::milliseconds(20) ? 20
+            : elapsed < std::chrono::seconds(1)     ? 50
+                                                    : 500);
     }
   }
 

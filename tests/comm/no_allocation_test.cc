@@ -54,16 +54,16 @@ TEST(NoAllocation, CountsAllocations) {
   EXPECT_GT(allocations.exchange(0), 0);
 }
 
-TEST(NoAllocation, SteadyStateInProcess) {
+TEST(NoAllocation, SteadyState) {
   for (const int n : {2, 3}) {
     allocations = 0;
-    RunInproc(n, [n](Transport& t) {
+    World().Run(n, [n](Transport& t) {
       std::vector<int> members;
       for (int i = 0; i < n; ++i) members.push_back(i);
       Group group(t, members, {.id = 1});
       std::vector<std::byte> small(400), large(3 << 20);
       std::vector<std::byte> scratch(AllReduceScratchBytes(n, large.size(), DType::kF32));
-      EXPECT_OK(Round(group, small, large, scratch));  // the group agrees
+      EXPECT_OK(Round(group, small, large, scratch));  // the group agrees, tags become known
       counting = true;
       Status status;
       for (int i = 0; i < 5 && status.ok(); ++i) status = Round(group, small, large, scratch);

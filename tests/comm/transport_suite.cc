@@ -1,5 +1,6 @@
 // Point-to-point over every transport.
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <numeric>
 #include <thread>
@@ -134,6 +135,23 @@ TEST(Transport, UnmatchedLargeSendTimesOut) {
     const Status s = t.Send(1, 5, buffer, 0.2);
     EXPECT_EQ(s.code(), absl::StatusCode::kDeadlineExceeded) << s;
     EXPECT_THAT(std::string(s.message()), HasSubstr("rank 1"));
+  });
+}
+
+// MPI counts in int. Takes 5 GB of memory.
+TEST(Transport, MessagesAboveTwoGiB) {
+  if (std::getenv("OC_TEST_LARGE") == nullptr) GTEST_SKIP() << "set OC_TEST_LARGE to run it";
+  World().Run(2, [](Transport& t) {
+    std::vector<std::byte> buffer((int64_t{2} << 30) + (300 << 20) + 5);
+    if (t.rank() == 0) {
+      for (size_t i = 0; i < buffer.size(); i += 4093) buffer[i] = static_cast<std::byte>(i >> 12);
+      EXPECT_OK(t.Send(1, 5, buffer, 100));
+      return;
+    }
+    EXPECT_OK(t.Recv(0, 5, buffer, 100));
+    for (size_t i = 0; i < buffer.size(); i += 4093) {
+      ASSERT_EQ(buffer[i], static_cast<std::byte>(i >> 12)) << i;
+    }
   });
 }
 
