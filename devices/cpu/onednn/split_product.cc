@@ -16,7 +16,10 @@ constexpr int64_t kColumnsWorthSplitting = 192;
 constexpr int64_t kAlignment = 64;
 
 bool UsesSgemm(const Product& p) {
-  return p.dtype == DType::kF32 && !p.transpose_b && !p.bias && !p.relu;
+  if (p.dtype != DType::kF32 || p.transpose_b || p.bias || p.relu) return false;
+  // Long sums over transposed rows of a wide result: 0.8 to 0.95 of the primitive's speed.
+  constexpr int64_t kLongSum = 1024, kWide = 512;
+  return !(p.transpose_a && p.k >= kLongSum && std::max(p.m, p.n) >= kWide);
 }
 
 // How evenly `threads` workers are loaded when n is cut at multiples of `grain`: mean over largest.
