@@ -95,6 +95,20 @@ StatusOr<StageCosts> StageCosts::Create(const Graph& graph, const Graph* update,
     for (int at = loss + 1; at <= n; ++at) result.may_cut_[at] = false;
   }
   result.may_cut_[0] = false;
+  // A state is read and its mean is taken on one stage.
+  for (const Accumulator& a : graph.accumulators) {
+    if (a.kind != Accumulator::Kind::kState) continue;
+    int first = n, last = -1;
+    const auto include = [&](const Node& node) {
+      first = std::min(first, unit_of[node.origin]);
+      last = std::max(last, unit_of[node.origin]);
+    };
+    for (int v : a.contributions) include(graph.node(graph.value(v).producer));
+    for (const Node& node : graph.nodes) {
+      if (std::count(node.inputs.begin(), node.inputs.end(), a.target) != 0) include(node);
+    }
+    for (int at = first + 1; at <= last; ++at) result.may_cut_[at] = false;
+  }
   // A region that is computed again in backward lies on one stage.
   for (const Node& node : graph.nodes) {
     for (int v : node.inputs) {

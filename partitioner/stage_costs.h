@@ -28,8 +28,8 @@ class StageCosts {
   int64_t StashBytes(int begin, int end) const { return Sum(stash_bytes_, begin, end); }
   // Crosses the boundary before unit `at`, each way, a micro-batch.
   int64_t BoundaryBytes(int at) const { return boundary_bytes_[at]; }
-  // Whether a stage may begin at unit `at`: the loss and its count are not parted, nor what is
-  // computed again in backward.
+  // Whether a stage may begin at unit `at`: the loss and its count are not parted, nor a running
+  // statistic and its mean, nor what is computed again in backward.
   bool MayCut(int at) const { return may_cut_[at]; }
 
  private:

@@ -3,10 +3,13 @@
 //
 //   runtime_plan_run --model gpt --depth 2 --dp 1 --micro-batches 4 --steps 10 --out FILE
 //
-// FILE holds lines "loss STEP VALUE", "valid VALUE", and with --checkpoint DIR a checkpoint is saved there.
+// FILE holds lines "loss STEP VALUE", "valid 0 VALUE"; FILE.plan the plan, which --plan runs again. With
+// --checkpoint DIR a checkpoint is saved there.
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <map>
+#include <sstream>
 #include <string>
 
 #include "openclaw/graph/models/models.h"
@@ -85,6 +88,12 @@ Status Run(std::map<std::string, std::string> flags) {
   OC_ASSIGN_OR_RETURN(Case c, MakeCase(flags["model"], flags.count("no-dropout") != 0 ? 0.0 : 0.1));
   OC_RETURN_IF_ERROR(c.model.status());
   const int64_t micro_batches = number("micro-batches", 4);
+  std::string plan;
+  if (flags.count("plan") != 0) {
+    std::stringstream text;
+    text << std::ifstream(flags["plan"]).rdbuf();
+    plan = text.str();
+  }
   OC_ASSIGN_OR_RETURN(Cluster cluster, Cluster::Discover({.vcus = depth * dp}));
   const int64_t steps = number("steps", 10);
   OC_ASSIGN_OR_RETURN(
@@ -95,9 +104,10 @@ Status Run(std::map<std::string, std::string> flags) {
                                .data_parallel = dp,
                                .schedule = flags.count("schedule") != 0 ? flags["schedule"] : "1f1b",
                                .recompute = flags.count("recompute") != 0 ? "marked" : "none",
-                               .seed = 3, .total_steps = 1400, .timeout_seconds = 60,
+                               .seed = 3, .total_steps = 1400, .timeout_seconds = 60, .plan_json = plan,
                                .profile_seconds = 0.05}));
   if (flags.count("resume") != 0) OC_RETURN_IF_ERROR(pipeline->Load(flags["resume"]));
+  if (cluster.job().rank() == 0) std::ofstream(flags["out"] + ".plan") << pipeline->plan().ToJson();
   std::FILE* out = cluster.job().rank() == 0 ? std::fopen(flags["out"].c_str(), "w") : nullptr;
   OC_ASSIGN_OR_RETURN(const Batches batches, pipeline->UseData(*c.train, steps));
   for (const Batch& batch : batches) {

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 struct Outcome {
   std::map<std::string, std::vector<double>> series;  // "loss", "norm", "valid", "count"
-  std::string checkpoint;
+  std::string checkpoint, plan;
 };
 
 class PlanTest : public ::testing::Test {
@@ -40,6 +40,7 @@ class PlanTest : public ::testing::Test {
     EXPECT_EQ(std::system((command + " > " + out + ".log 2>&1").c_str()), 0) << command << "\n"
         << std::ifstream(out + ".log").rdbuf();
     Outcome result;
+    result.plan = out + ".plan";
     std::ifstream in(out);
     std::string series;
     int64_t step;
@@ -88,7 +89,8 @@ class PlanTest : public ::testing::Test {
     const Outcome one = Run(model, 1, "--depth 1 --dp 1" + m, steps);
     const Outcome pipeline = Run(model, 1, "--depth 2 --dp 1" + m, steps);
     const Outcome replicas = Run(model, 1, "--depth 1 --dp 2" + m, steps);
-    const Outcome pipeline_mpi = Run(model, 2, "--depth 2 --dp 1" + m, steps);
+    const Outcome pipeline_mpi =
+        Run(model, 2, "--depth 2 --dp 1" + m + " --plan " + pipeline.plan, steps);
     const Outcome grid_mpi = Run(model, 4, "--depth 2 --dp 2" + m, steps);
     ExpectSameCurve(one, pipeline, "pipeline of two");
     ExpectSameCurve(one, replicas, "two replicas");
@@ -125,8 +127,9 @@ TEST_F(PlanTest, MicroBatchScheduleAndRecomputation) {
 TEST_F(PlanTest, CheckpointsCrossPlans) {
   for (const char* model : {"gpt", "resnet"}) {
     const Outcome whole = Run(model, 1, "--depth 2 --dp 1", 12);
-    const Outcome half = Run(model, 1, "--depth 2 --dp 1", 6);
-    const Outcome same = Run(model, 1, "--depth 2 --dp 1 --resume " + half.checkpoint, 6);
+    const Outcome half = Run(model, 1, "--depth 2 --dp 1 --plan " + whole.plan, 6);
+    const Outcome same = Run(
+        model, 1, "--depth 2 --dp 1 --plan " + whole.plan + " --resume " + half.checkpoint, 6);
     const auto& a = whole.series.at("loss");
     EXPECT_EQ(std::vector<double>(a.begin() + 6, a.end()), same.series.at("loss")) << model;
     ExpectSameState(whole, same, 0, "resumed");
