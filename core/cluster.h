@@ -17,19 +17,20 @@ const char* Name(Enforcement enforcement);
 
 // One virtual compute unit.
 struct VcuSpec {
-  std::string name;         // "cpu:0", unique in the cluster
-  std::string device;       // the leaf: "cpu", "reference", ...
-  std::string kind;         // what costs are keyed by: device, model, threads ("cpu/avx512_bf16/1t")
-  int process = 0;          // the rank of the process that holds it
+  std::string name;    // "cpu:0", unique in the cluster
+  std::string device;  // the leaf: "cpu", "reference", ...
+  std::string kind;    // what costs are keyed by: device, model, threads ("cpu/avx512_bf16/1t")
+  int process = 0;     // the rank of the process that holds it
   std::string host;
   int threads = 1;
-  std::vector<int> cores;   // logical processors, empty: not pinned
-  int64_t memory_bytes = 0; // budget for state and step arenas
+  std::vector<int> cores;    // logical processors, empty: not pinned
+  int64_t memory_bytes = 0;  // budget for state and step arenas
   std::vector<DType> dtypes;
   Enforcement enforcement = Enforcement::kNone;
 };
 
-// Seconds to move a message, piecewise linear between measured sizes, proportional above the largest.
+// Seconds to move a message, piecewise linear between measured sizes, proportional above the
+// largest.
 struct LinkCurve {
   struct Point {
     int64_t bytes = 0;

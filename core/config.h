@@ -19,43 +19,43 @@ struct ModelConfig {
   std::string preset;   // "gpt2-124m", ...
   std::string graph;    // a .oc file
   std::string weights;  // a .safetensors file with initial values
-  std::map<std::string, int64_t> ints;               // layers, width, heads, context, classes, ...
-  std::map<std::string, double> doubles;             // dropout, ...
-  std::map<std::string, std::string> strings;        // stem, ...
-  std::map<std::string, std::vector<int64_t>> lists; // hidden
+  std::map<std::string, int64_t> ints;                // layers, width, heads, context, classes, ...
+  std::map<std::string, double> doubles;              // dropout, ...
+  std::map<std::string, std::string> strings;         // stem, ...
+  std::map<std::string, std::vector<int64_t>> lists;  // hidden
 };
 
 struct DataConfig {
-  std::string format;                   // "text", "tokens", "idx"
-  std::vector<std::string> train;       // text, tokens: files
+  std::string format;              // "text", "tokens", "idx"
+  std::vector<std::string> train;  // text, tokens: files
   std::vector<std::string> validation;
-  std::string train_images, train_labels;            // idx
+  std::string train_images, train_labels;  // idx
   std::string validation_images, validation_labels;
   int workers = 1;
 };
 
 struct TrainConfig {
-  std::optional<int64_t> steps;   // exactly one of steps and epochs
+  std::optional<int64_t> steps;  // exactly one of steps and epochs
   std::optional<double> epochs;
   int64_t micro_batch = 32;
   std::optional<int64_t> global_batch;
   uint64_t seed = 1;
-  int64_t evaluate_every = 0;     // 0: only at the end
+  int64_t evaluate_every = 0;  // 0: only at the end
   bool deterministic = false;
 };
 
 struct ScheduleConfig {
   std::string name = "constant";  // constant, linear, cosine
   int64_t warmup_steps = 0;
-  double final_ratio = 0.0;       // last learning rate over the first; linear and cosine
+  double final_ratio = 0.0;  // last learning rate over the first; linear and cosine
 };
 
 struct OptimizerConfig {
-  std::string name = "adamw";     // sgd, adamw
+  std::string name = "adamw";  // sgd, adamw
   double lr = 1e-3;
   std::vector<double> betas = {0.9, 0.999};
   double eps = 1e-8;
-  double momentum = 0.0;          // sgd
+  double momentum = 0.0;  // sgd
   bool nesterov = false;
   double weight_decay = 0.0;
   std::optional<double> clip_norm;
@@ -66,7 +66,7 @@ enum class AmpLevel { kO0, kO1, kO2, kO3, kO2Fp8 };
 const char* Name(AmpLevel level);
 struct PrecisionConfig {
   AmpLevel amp_level = AmpLevel::kO0;
-  DType dtype = DType::kBF16;     // the half type, from O1 on
+  DType dtype = DType::kBF16;  // the half type, from O1 on
 };
 
 enum class AllReduce { kAuto, kRing, kTree, kHybrid };
@@ -75,31 +75,31 @@ struct CommConfig {
   std::optional<int64_t> gradient_accumulation;
   AllReduce allreduce_algorithm = AllReduce::kAuto;
   std::optional<int64_t> pipeline_depth;
-  double timeout_seconds = 30;    // of every blocking call
+  double timeout_seconds = 30;  // of every blocking call
 };
 
 struct ParallelConfig {
   std::optional<int64_t> data_parallel;
-  std::string schedule = "auto";  // auto, gpipe, 1f1b, interleaved, zb-h1, zb-v
-  std::string recompute = "auto"; // auto, none, marked, full
-  int shard = 0;                  // ZeRO stage
+  std::string schedule = "auto";    // auto, gpipe, 1f1b, interleaved, zb-h1, zb-v
+  std::string recompute = "auto";   // auto, none, marked, full
+  int shard = 0;                    // ZeRO stage
   std::vector<std::string> stages;  // modules to cut after; empty: auto
 };
 
 struct ClusterEntry {
-  std::string device;             // cpu, reference, ...
-  int cores = 0;                  // 0: an even share
-  int64_t memory_bytes = 0;       // 0: an even share of what is free
+  std::string device;        // cpu, reference, ...
+  int cores = 0;             // 0: an even share
+  int64_t memory_bytes = 0;  // 0: an even share of what is free
 };
 struct ClusterConfig {
-  std::string file;                    // a cluster file; empty with entries or for auto
-  std::vector<ClusterEntry> entries;   // empty: auto
+  std::string file;                   // a cluster file; empty with entries or for auto
+  std::vector<ClusterEntry> entries;  // empty: auto
 };
 
 struct CheckpointConfig {
-  int64_t every = 0;              // steps; 0: only at the end
+  int64_t every = 0;  // steps; 0: only at the end
   int keep = 3;
-  std::string resume = "auto";    // auto, none, or a checkpoint folder
+  std::string resume = "auto";  // auto, none, or a checkpoint folder
 };
 
 struct LogConfig {
@@ -108,7 +108,7 @@ struct LogConfig {
 };
 
 struct ExperimentConfig {
-  std::string name;               // from the file's name where not given
+  std::string name;  // from the file's name where not given
   ModelConfig model;
   DataConfig data;
   TrainConfig train;

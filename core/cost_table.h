@@ -1,5 +1,6 @@
-// Measured costs of ops. Planning and lowering know devices from this table (and VcuSpec) alone; the
-// runtime fills it from `prepare` and by measuring, and asks again after Missing() named new keys.
+// Measured costs of ops. Planning and lowering know devices from this table (and VcuSpec) alone;
+// the runtime fills it from `prepare` and by measuring, and asks again after Missing() named new
+// keys.
 #pragma once
 
 #include <cstdint>

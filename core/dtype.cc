@@ -11,9 +11,10 @@ struct Entry {
   bool is_float;
 };
 constexpr Entry kEntries[] = {
-    {DType::kF32, "f32", 32, true}, {DType::kBF16, "bf16", 16, true}, {DType::kF16, "f16", 16, true},
-    {DType::kF64, "f64", 64, true}, {DType::kI32, "i32", 32, false},  {DType::kI64, "i64", 64, false},
-    {DType::kU8, "u8", 8, false},   {DType::kBool, "bool", 8, false},
+    {DType::kF32, "f32", 32, true},  {DType::kBF16, "bf16", 16, true},
+    {DType::kF16, "f16", 16, true},  {DType::kF64, "f64", 64, true},
+    {DType::kI32, "i32", 32, false}, {DType::kI64, "i64", 64, false},
+    {DType::kU8, "u8", 8, false},    {DType::kBool, "bool", 8, false},
 };
 const Entry& Find(DType dtype) {
   for (const Entry& e : kEntries) {

@@ -10,9 +10,10 @@ namespace oc {
 
 namespace {
 
-// The natural logarithm of (word + 0.5) / 2^32, and the sine and cosine of as much of a turn, all to
-// about one unit in the last place. Own code: the C library's differs by machine (with and without
-// fused multiplication), where initial values have to be the same on all; it is also faster.
+// The natural logarithm of (word + 0.5) / 2^32, and the sine and cosine of as much of a turn, all
+// to about one unit in the last place. Own code: the C library's differs by machine (with and
+// without fused multiplication), where initial values have to be the same on all; it is also
+// faster.
 double LogOfWord(uint32_t word) {
   const auto bits = std::bit_cast<int64_t>(word + 0.5);
   constexpr int64_t kRootHalf = 0x3fe6a09e667f3bcd;

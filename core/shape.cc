@@ -9,8 +9,8 @@
 namespace oc {
 namespace {
 
-// Sizes from a damaged file may be absurd: the product stays at the largest number, which no memory and no
-// check takes, instead of overflowing.
+// Sizes from a damaged file may be absurd: the product stays at the largest number, which no memory
+// and no check takes, instead of overflowing.
 int64_t SaturatingProduct(int64_t a, int64_t b) {
   int64_t product;
   return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;
@@ -126,9 +126,10 @@ Shape Shape::Bind(const DimBinding& binding) const {
 }
 
 std::string Shape::ToString() const {
-  return absl::StrCat("[", absl::StrJoin(dims_, ", ", [](std::string* out, const Dim& d) {
-    out->append(d.ToString());
-  }), "]");
+  return absl::StrCat(
+      "[",
+      absl::StrJoin(dims_, ", ", [](std::string* out, const Dim& d) { out->append(d.ToString()); }),
+      "]");
 }
 
 StatusOr<Shape> Shape::Parse(const std::string& text) {

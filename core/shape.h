@@ -16,9 +16,9 @@ namespace oc {
 
 using DimBinding = std::map<std::string, int64_t>;
 
-// A size: a product of a positive (or zero) factor and any number of names, as 4*B*T. Enough to carry
-// merged dimensions through reshape; whatever needs more must be bound first. A product beyond 2^63 stays
-// at the largest number.
+// A size: a product of a positive (or zero) factor and any number of names, as 4*B*T. Enough to
+// carry merged dimensions through reshape; whatever needs more must be bound first. A product
+// beyond 2^63 stays at the largest number.
 class Dim {
  public:
   Dim(int64_t size = 1) : factor_(size) {}  // NOLINT: sizes read as plain numbers

@@ -65,10 +65,10 @@ Status Internal(const Args&... args) {
 #define OC_CONCAT_INNER_(a, b) a##b
 #define OC_CONCAT_(a, b) OC_CONCAT_INNER_(a, b)
 
-#define OC_RETURN_IF_ERROR(expr)                         \
-  do {                                                   \
-    ::absl::Status oc_status_ = (expr);                  \
-    if (!oc_status_.ok()) return oc_status_;             \
+#define OC_RETURN_IF_ERROR(expr)             \
+  do {                                       \
+    ::absl::Status oc_status_ = (expr);      \
+    if (!oc_status_.ok()) return oc_status_; \
   } while (false)
 
 #define OC_ASSIGN_OR_RETURN(lhs, expr) \
@@ -79,9 +79,10 @@ Status Internal(const Args&... args) {
   lhs = std::move(var).value()
 
 // OC_CHECK(condition, parts of a message...)
-#define OC_CHECK(condition, ...)                                                            \
-  do {                                                                                      \
-    if (!(condition)) {                                                                     \
-      ::oc::CheckFailed(__FILE__, __LINE__, #condition, ::absl::StrCat("" __VA_OPT__(, ) __VA_ARGS__)); \
-    }                                                                                       \
+#define OC_CHECK(condition, ...)                                        \
+  do {                                                                  \
+    if (!(condition)) {                                                 \
+      ::oc::CheckFailed(__FILE__, __LINE__, #condition,                 \
+                        ::absl::StrCat("" __VA_OPT__(, ) __VA_ARGS__)); \
+    }                                                                   \
   } while (false)

@@ -39,28 +39,52 @@ void Tensor::set(int64_t i, double value) { StoreElement(type_.dtype, data_.get(
 
 double LoadElement(DType dtype, const std::byte* base, int64_t i) {
   switch (dtype) {
-    case DType::kF32: return reinterpret_cast<const float*>(base)[i];
-    case DType::kBF16: return static_cast<float>(reinterpret_cast<const BF16*>(base)[i]);
-    case DType::kF16: return static_cast<float>(reinterpret_cast<const F16*>(base)[i]);
-    case DType::kF64: return reinterpret_cast<const double*>(base)[i];
-    case DType::kI32: return reinterpret_cast<const int32_t*>(base)[i];
-    case DType::kI64: return static_cast<double>(reinterpret_cast<const int64_t*>(base)[i]);
-    case DType::kU8: return reinterpret_cast<const uint8_t*>(base)[i];
-    case DType::kBool: return reinterpret_cast<const uint8_t*>(base)[i] != 0 ? 1 : 0;
+    case DType::kF32:
+      return reinterpret_cast<const float*>(base)[i];
+    case DType::kBF16:
+      return static_cast<float>(reinterpret_cast<const BF16*>(base)[i]);
+    case DType::kF16:
+      return static_cast<float>(reinterpret_cast<const F16*>(base)[i]);
+    case DType::kF64:
+      return reinterpret_cast<const double*>(base)[i];
+    case DType::kI32:
+      return reinterpret_cast<const int32_t*>(base)[i];
+    case DType::kI64:
+      return static_cast<double>(reinterpret_cast<const int64_t*>(base)[i]);
+    case DType::kU8:
+      return reinterpret_cast<const uint8_t*>(base)[i];
+    case DType::kBool:
+      return reinterpret_cast<const uint8_t*>(base)[i] != 0 ? 1 : 0;
   }
   return 0;
 }
 
 void StoreElement(DType dtype, std::byte* base, int64_t i, double value) {
   switch (dtype) {
-    case DType::kF32: reinterpret_cast<float*>(base)[i] = static_cast<float>(value); break;
-    case DType::kBF16: reinterpret_cast<BF16*>(base)[i] = BF16(static_cast<float>(value)); break;
-    case DType::kF16: reinterpret_cast<F16*>(base)[i] = F16(static_cast<float>(value)); break;
-    case DType::kF64: reinterpret_cast<double*>(base)[i] = value; break;
-    case DType::kI32: reinterpret_cast<int32_t*>(base)[i] = static_cast<int32_t>(value); break;
-    case DType::kI64: reinterpret_cast<int64_t*>(base)[i] = static_cast<int64_t>(value); break;
-    case DType::kU8: reinterpret_cast<uint8_t*>(base)[i] = static_cast<uint8_t>(value); break;
-    case DType::kBool: reinterpret_cast<uint8_t*>(base)[i] = value != 0 ? 1 : 0; break;
+    case DType::kF32:
+      reinterpret_cast<float*>(base)[i] = static_cast<float>(value);
+      break;
+    case DType::kBF16:
+      reinterpret_cast<BF16*>(base)[i] = BF16(static_cast<float>(value));
+      break;
+    case DType::kF16:
+      reinterpret_cast<F16*>(base)[i] = F16(static_cast<float>(value));
+      break;
+    case DType::kF64:
+      reinterpret_cast<double*>(base)[i] = value;
+      break;
+    case DType::kI32:
+      reinterpret_cast<int32_t*>(base)[i] = static_cast<int32_t>(value);
+      break;
+    case DType::kI64:
+      reinterpret_cast<int64_t*>(base)[i] = static_cast<int64_t>(value);
+      break;
+    case DType::kU8:
+      reinterpret_cast<uint8_t*>(base)[i] = static_cast<uint8_t>(value);
+      break;
+    case DType::kBool:
+      reinterpret_cast<uint8_t*>(base)[i] = value != 0 ? 1 : 0;
+      break;
   }
 }
 

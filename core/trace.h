@@ -29,7 +29,10 @@ class TraceBuffer {
       ++dropped_;
     }
   }
-  void Clear() { spans_.clear(); dropped_ = 0; }
+  void Clear() {
+    spans_.clear();
+    dropped_ = 0;
+  }
   const std::vector<TraceSpan>& spans() const { return spans_; }
   int64_t dropped() const { return dropped_; }
 

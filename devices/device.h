@@ -1,6 +1,6 @@
-// The device interface. A Device is physical; a Slice of it is what a VCU is made of: memory, queues,
-// events and two-phase ops. The C plugin ABI mirrors these calls one to one, so no vendor type, raw device
-// pointer, exception or "current device" appears here.
+// The device interface. A Device is physical; a Slice of it is what a VCU is made of: memory,
+// queues, events and two-phase ops. The C plugin ABI mirrors these calls one to one, so no vendor
+// type, raw device pointer, exception or "current device" appears here.
 //
 //   auto slice = device->CreateSlice({.threads = 1, .cores = {0}, .memory_bytes = 4 << 30});
 //   auto arena = (*slice)->Allocate(bytes);
@@ -42,7 +42,7 @@ struct BufferRange {
 struct OpRequest {
   const OpDef* def = nullptr;
   Attributes attrs;
-  std::vector<TensorType> inputs;   // bound shapes
+  std::vector<TensorType> inputs;  // bound shapes
   std::vector<TensorType> outputs;
   // Bit i: output i is added to what its memory holds. Only bits of OpDef::accumulable.
   uint32_t accumulate = 0;
@@ -87,9 +87,9 @@ class Queue {
 };
 
 struct SliceOptions {
-  int threads = 1;            // of a device that computes with threads
-  std::vector<int> cores;     // logical processors to pin them to; empty: not pinned
-  int64_t memory_bytes = 0;   // budget; Allocate beyond it is kResourceExhausted
+  int threads = 1;           // of a device that computes with threads
+  std::vector<int> cores;    // logical processors to pin them to; empty: not pinned
+  int64_t memory_bytes = 0;  // budget; Allocate beyond it is kResourceExhausted
 };
 
 class Slice {
@@ -116,16 +116,16 @@ class Slice {
   // transfers are staged.
   virtual std::span<std::byte> HostView(BufferRange range) = 0;
 
-  // One past the highest byte of the buffer that was ever written (to a device's granularity); -1 where
-  // the device cannot tell.
+  // One past the highest byte of the buffer that was ever written (to a device's granularity); -1
+  // where the device cannot tell.
   virtual int64_t HighWater(const Buffer& buffer) const { return -1; }
 };
 
 struct DeviceInfo {
-  std::string name;      // "cpu:0"
-  std::string leaf;      // "cpu"
-  std::string model;     // "avx512_bf16"
-  int threads = 1;       // hardware threads this process may use
+  std::string name;   // "cpu:0"
+  std::string leaf;   // "cpu"
+  std::string model;  // "avx512_bf16"
+  int threads = 1;    // hardware threads this process may use
   std::vector<int> cores;
   int64_t memory_bytes = 0;
 };

@@ -1,4 +1,5 @@
-// Trains a ready-made model over two virtual compute units with the C++ API, evaluates and saves it.
+// Trains a ready-made model over two virtual compute units with the C++ API, evaluates and saves
+// it.
 //
 //   train_mlp [steps] [checkpoint folder]
 #include <openclaw/openclaw.h>
@@ -15,13 +16,12 @@ oc::Status Run(int64_t steps, const std::string& folder) {
   OC_ASSIGN_OR_RETURN(oc::Cluster cluster, oc::Cluster::Discover({.vcus = 2}));
   const oc::HybridOptimizer optimizer(oc::AdamW{.lr = 1e-3, .weight_decay = 0.01},
                                       {.clip_norm = 1.0, .schedule = {.name = "cosine"}});
-  OC_ASSIGN_OR_RETURN(auto pipeline,
-                      oc::ElasticPipeline::Create(model, cluster, optimizer,
-                                                  {.micro_batch = 32,
-                                                   .global_batch = 128,
-                                                   .pipeline_depth = 2,
-                                                   .data_parallel = 1,
-                                                   .total_steps = steps}));
+  OC_ASSIGN_OR_RETURN(auto pipeline, oc::ElasticPipeline::Create(model, cluster, optimizer,
+                                                                 {.micro_batch = 32,
+                                                                  .global_batch = 128,
+                                                                  .pipeline_depth = 2,
+                                                                  .data_parallel = 1,
+                                                                  .total_steps = steps}));
   std::printf("%s", oc::PlanText({pipeline->plan(), pipeline->program(), pipeline->simulation()},
                                  pipeline->joint(), cluster.spec())
                         .c_str());

@@ -46,9 +46,13 @@ Attributes Attributes::Bind(const DimBinding& binding) const {
 
 std::string Attributes::ToString() const {
   if (values_.empty()) return "";
-  return absl::StrCat("{", absl::StrJoin(values_, ", ", [](std::string* out, const auto& entry) {
-    absl::StrAppend(out, entry.first, ": ", std::visit(Formatter(), entry.second));
-  }), "}");
+  return absl::StrCat("{",
+                      absl::StrJoin(values_, ", ",
+                                    [](std::string* out, const auto& entry) {
+                                      absl::StrAppend(out, entry.first, ": ",
+                                                      std::visit(Formatter(), entry.second));
+                                    }),
+                      "}");
 }
 
 }  // namespace oc

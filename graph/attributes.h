@@ -16,8 +16,8 @@ namespace oc {
 using AttrValue =
     std::variant<bool, int64_t, double, std::string, std::vector<int64_t>, Shape, DType>;
 
-// The shortest decimal text that reads back as the same double; always with a point or exponent (or inf,
-// nan), which tells it from an integer.
+// The shortest decimal text that reads back as the same double; always with a point or exponent (or
+// inf, nan), which tells it from an integer.
 std::string FormatDouble(double value);
 
 class Attributes {
@@ -46,8 +46,8 @@ class Attributes {
 
   // Named dimensions inside shapes are bound.
   Attributes Bind(const DimBinding& binding) const;
-  // {axis: 1, eps: 1e-05, mode: "tanh", pads: (1, 1), shape: [B, 4], to: bf16}; "" when empty. Exact:
-  // doubles round-trip.
+  // {axis: 1, eps: 1e-05, mode: "tanh", pads: (1, 1), shape: [B, 4], to: bf16}; "" when empty.
+  // Exact: doubles round-trip.
   std::string ToString() const;
   bool operator==(const Attributes& other) const = default;
 

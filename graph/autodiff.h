@@ -5,8 +5,8 @@
 // The joint graph holds the forward nodes, the nodes that count valid labels (phase kCount), the
 // input-gradient and weight-gradient nodes, and an accumulator a parameter. Gradients are those of
 // loss_sum / loss_count where both are summed over the whole global batch: the count arrives as the
-// reduced value "global_count", known before the first backward. A parameter's gradient is kept as a list
-// of contributions, one a use, so that a tied weight may be used on two stages.
+// reduced value "global_count", known before the first backward. A parameter's gradient is kept as
+// a list of contributions, one a use, so that a tied weight may be used on two stages.
 #pragma once
 
 #include "openclaw/graph/builder.h"
@@ -17,7 +17,10 @@ namespace oc {
 class GradContext {
  public:
   GradContext(GraphBuilder& builder, Node node, std::vector<Val> grads, std::vector<bool> needs)
-      : b(builder), node_(std::move(node)), grads_(std::move(grads)), needs_(std::move(needs)),
+      : b(builder),
+        node_(std::move(node)),
+        grads_(std::move(grads)),
+        needs_(std::move(needs)),
         results_(node_.inputs.size()) {}
 
   GraphBuilder& b;
@@ -40,13 +43,13 @@ class GradContext {
   std::vector<Val> results_;
 };
 
-// kInvalidArgument: no loss, the loss count depends on more than data, or an op without a gradient lies
-// between a parameter and the loss (named).
+// kInvalidArgument: no loss, the loss count depends on more than data, or an op without a gradient
+// lies between a parameter and the loss (named).
 StatusOr<Graph> Differentiate(const Graph& forward);
 
 // The forward graph as it is used after training: ops with a "training" attribute have it off
-// (dropout is the identity, batch norm reads its running statistics), nothing is accumulated but the loss,
-// its count and the metrics. The loss is kept where there is one.
+// (dropout is the identity, batch norm reads its running statistics), nothing is accumulated but
+// the loss, its count and the metrics. The loss is kept where there is one.
 StatusOr<Graph> ForInference(const Graph& forward);
 
 }  // namespace oc

@@ -35,8 +35,8 @@ class GraphBuilder {
   // i64[4] for random ops: seed, step, first sample's position in the global batch, reserved.
   Val Rng();
 
-  // Any op, with one or all outputs. Inputs without a value are left out, at the end only: one before a
-  // value is an error.
+  // Any op, with one or all outputs. Inputs without a value are left out, at the end only: one
+  // before a value is an error.
   Val Op(const std::string& op, const std::vector<Val>& inputs, Attributes attrs = {});
   std::vector<Val> OpN(const std::string& op, const std::vector<Val>& inputs,
                        Attributes attrs = {});
@@ -65,8 +65,8 @@ class GraphBuilder {
   // Reported as a sum over the global batch ("correct").
   void Metric(const std::string& name, Val sum);
   void Output(const std::string& name, Val v);
-  // Adds `mean`, the micro-batch's mean of `rows` samples, to the sample-weighted mean of the step, which
-  // the state takes up as state += rate * (mean - state).
+  // Adds `mean`, the micro-batch's mean of `rows` samples, to the sample-weighted mean of the step,
+  // which the state takes up as state += rate * (mean - state).
   void MeanIntoState(Val state, Val mean, double rate);
 
   // Modules: names of parameters and scopes of nodes get the prefix "name.".

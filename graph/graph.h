@@ -1,9 +1,9 @@
-// The graph: SSA dataflow of ops for one micro-batch. It names no VCU. A model's forward graph is built
-// with GraphBuilder (builder.h); Differentiate (autodiff.h) makes the joint forward and backward graph
-// of it, and optim/ builds the update graph, both of the same kind.
+// The graph: SSA dataflow of ops for one micro-batch. It names no VCU. A model's forward graph is
+// built with GraphBuilder (builder.h); Differentiate (autodiff.h) makes the joint forward and
+// backward graph of it, and optim/ builds the update graph, both of the same kind.
 //
-// Invariants (Verify checks them): nodes are in topological order; every value has one producer or is
-// an input; types are what the op's shape rule gives.
+// Invariants (Verify checks them): nodes are in topological order; every value has one producer or
+// is an input; types are what the op's shape rule gives.
 #pragma once
 
 #include <memory>
@@ -35,17 +35,17 @@ struct Value {
   std::string name;  // unique; inputs keep theirs for good, results may be renumbered
   TensorType type;
   ValueKind kind = ValueKind::kResult;
-  int producer = kNone;  // node
-  int output = 0;        // which output of it
-  bool opaque = false;   // bytes of a device's own, sized by prepare
+  int producer = kNone;              // node
+  int output = 0;                    // which output of it
+  bool opaque = false;               // bytes of a device's own, sized by prepare
   Scope scope = Scope::kMicroBatch;  // kScalar: how often it changes
 };
 
 // Which part of a step a node belongs to.
 enum class Phase : int32_t {
   kForward = 0,
-  kCount = 1,       // depends on data inputs alone and is needed before the first backward
-  kRecompute = 2,   // a forward node run again in the backward of its region
+  kCount = 1,      // depends on data inputs alone and is needed before the first backward
+  kRecompute = 2,  // a forward node run again in the backward of its region
   kInputGrad = 3,
   kWeightGrad = 4,  // only feeds gradients of parameters: may be delayed
   kUpdate = 5,      // once a step
@@ -59,15 +59,16 @@ struct Node {
   std::vector<int> outputs;    // values
   Attributes attrs;
   Phase phase = Phase::kForward;
-  int forward = kNone;   // backward and recompute nodes: the forward node that they belong to
-  // The node of the model's own forward graph that this one stems from, through every pass: plans cut
-  // stages by it, so that a cut means the same in the training and in the inference graph.
+  int forward = kNone;  // backward and recompute nodes: the forward node that they belong to
+  // The node of the model's own forward graph that this one stems from, through every pass: plans
+  // cut stages by it, so that a cut means the same in the training and in the inference graph.
   int origin = kNone;
-  std::string scope;     // the module, "blocks.0.attention"
+  std::string scope;       // the module, "blocks.0.attention"
   int checkpoint = kNone;  // activations of this region are recomputed in backward
 };
 
-// How a parameter or state begins. Values are indexed by (name, global element): the same on any plan.
+// How a parameter or state begins. Values are indexed by (name, global element): the same on any
+// plan.
 struct Initializer {
   enum class Kind : int32_t { kConstant = 0, kNormal = 1, kUniform = 2 };
   Kind kind = Kind::kConstant;
@@ -82,8 +83,8 @@ struct Initializer {
 struct Variable {  // a parameter or a state
   int value = kNone;
   Initializer init;
-  bool decay = true;     // weight decay applies (not to biases and norms)
-  int updated = kNone;   // update graph: the value that replaces it
+  bool decay = true;    // weight decay applies (not to biases and norms)
+  int updated = kNone;  // update graph: the value that replaces it
 };
 
 // A sum over the micro-batches and replicas of a step.
@@ -136,8 +137,8 @@ class Graph {
   std::vector<Variable> parameters;
   std::vector<Variable> states;
   std::vector<Accumulator> accumulators;
-  // The loss is `loss_sum / loss_count`, both summed over the global batch; f32[] each (the sum f64[] in
-  // a model of f64).
+  // The loss is `loss_sum / loss_count`, both summed over the global batch; f32[] each (the sum
+  // f64[] in a model of f64).
   int loss_sum = kNone;
   int loss_count = kNone;
   // Further results by name, such as logits.

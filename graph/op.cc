@@ -30,7 +30,8 @@ Status OpRegistry::Unknown(const std::string& name) const {
                          nearest.empty() ? "" : absl::StrCat("; did you mean '", nearest, "'?"));
 }
 
-OpCost DefaultCost(const OpDef& def, const InferArgs& args, const std::vector<TensorType>& outputs) {
+OpCost DefaultCost(const OpDef& def, const InferArgs& args,
+                   const std::vector<TensorType>& outputs) {
   if (def.is_view) return {};
   if (def.cost) return def.cost(args, outputs);
   OpCost cost;

@@ -30,7 +30,7 @@ struct OpCost {
 // What an attribute may hold, for checking and for documentation.
 struct AttrSpec {
   std::string name;
-  AttrValue example;     // fixes the type
+  AttrValue example;  // fixes the type
   bool required = false;
 };
 
@@ -41,29 +41,33 @@ struct OpDef {
   int max_inputs = 1;  // -1: any number
   std::vector<AttrSpec> attrs;
 
-  // Output types from input types; kInvalidArgument says what does not fit. Works on unbound shapes.
+  // Output types from input types; kInvalidArgument says what does not fit. Works on unbound
+  // shapes.
   std::function<StatusOr<std::vector<TensorType>>(const InferArgs&)> infer;
 
-  // Adds the nodes that compute the gradients of the inputs. Null: not differentiable, an error where
-  // a gradient is asked for. Methods that need no gradient of theirs (integers) are never asked.
+  // Adds the nodes that compute the gradients of the inputs. Null: not differentiable, an error
+  // where a gradient is asked for. Methods that need no gradient of theirs (integers) are never
+  // asked.
   std::function<Status(GradContext&)> gradient;
 
   // Null: one flop an output element, every operand's bytes once. Bound shapes only.
   std::function<OpCost(const InferArgs&, const std::vector<TensorType>& outputs)> cost;
 
-  // Output i may take the memory of input reuse[i] (-1: none), where that input is not used later: a
-  // kernel reads element j of the input before it writes element j of the output.
+  // Output i may take the memory of input reuse[i] (-1: none), where that input is not used later:
+  // a kernel reads element j of the input before it writes element j of the output.
   std::vector<int> reuse;
   // Output i holds the same bytes as input 0: no kernel runs (reshape).
   bool is_view = false;
   // Output i must be the memory of input updates[i] (-1: not): state updated in place.
   std::vector<int> updates;
-  // Outputs that a kernel may add to what the memory holds, instead of overwriting (bit i: output i).
+  // Outputs that a kernel may add to what the memory holds, instead of overwriting (bit i: output
+  // i).
   uint32_t accumulable = 0;
   // Outputs that only this op's gradient reads, as bytes in a form of the device's own, sized by
   // prepare; bound to one VCU, never sent or stored (bit i: output i).
   uint32_t opaque_outputs = 0;
-  // The result depends on other samples of the micro-batch (batch norm): exact per micro-batch only.
+  // The result depends on other samples of the micro-batch (batch norm): exact per micro-batch
+  // only.
   bool couples_samples = false;
   // Reads the counter-based generator: takes the "rng" scalar as its last input.
   bool random = false;

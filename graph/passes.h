@@ -22,8 +22,8 @@ struct PassOptions {
   std::function<void(const std::string&, double, const Graph&)> observer;
 };
 
-// The passes of a joint training graph and of a forward graph, in their order (graph/passes/all_passes.cc
-// is the list).
+// The passes of a joint training graph and of a forward graph, in their order
+// (graph/passes/all_passes.cc is the list).
 std::vector<Pass> DefaultPasses();
 
 // Stops at the first error, naming the pass.
@@ -32,11 +32,11 @@ Status RunPasses(Graph& graph, const std::vector<Pass>& passes, const PassOption
 // Removes nodes whose outputs reach no output, accumulator, update or loss, and inputs of kind
 // kScalar and kReduced that nothing reads. Renumbers.
 Status RemoveDeadNodes(Graph& graph);
-// Merges nodes of the same op, attributes, inputs, phase and region, in backward also of the same forward
-// node (never random or updating ones).
+// Merges nodes of the same op, attributes, inputs, phase and region, in backward also of the same
+// forward node (never random or updating ones).
 Status MergeCommonSubexpressions(Graph& graph);
-// Linear + relu, batch norm + relu, add + relu and the like into one node, where the device's kernels
-// gain by it; every fused op has a decomposition.
+// Linear + relu, batch norm + relu, add + relu and the like into one node, where the device's
+// kernels gain by it; every fused op has a decomposition.
 Status FuseElementwise(Graph& graph);
 // Marked regions (Node::checkpoint) are run again in backward instead of being kept.
 Status RecomputeMarked(Graph& graph);
@@ -45,8 +45,8 @@ Status RemoveIdentities(Graph& graph);
 
 // For passes: rewrites every use of value `from` as `to` (inputs, outputs, accumulators, updates).
 void ReplaceUses(Graph& graph, int from, int to);
-// For passes: puts the nodes into `order` (ids, a subset: the others are dropped together with their
-// values) and renumbers nodes and values. kInternal where a kept node needs a dropped one.
+// For passes: puts the nodes into `order` (ids, a subset: the others are dropped together with
+// their values) and renumbers nodes and values. kInternal where a kept node needs a dropped one.
 Status Reorder(Graph& graph, const std::vector<int>& order);
 
 }  // namespace oc

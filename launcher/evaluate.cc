@@ -6,7 +6,8 @@ namespace oc {
 
 StatusOr<std::string> FindCheckpoint(const std::string& given, const std::string& run_dir) {
   if (!given.empty()) return given;
-  if (run_dir.empty()) return InvalidArgument("name a checkpoint: --checkpoint FOLDER, or --run-dir of the run");
+  if (run_dir.empty())
+    return InvalidArgument("name a checkpoint: --checkpoint FOLDER, or --run-dir of the run");
   OC_ASSIGN_OR_RETURN(auto newest, LatestCheckpoint(run_dir + "/checkpoints"));
   if (!newest.has_value()) return InvalidArgument("no checkpoint in ", run_dir, "/checkpoints");
   return *newest;

@@ -83,9 +83,10 @@ StatusOr<Cluster> OpenCluster(const ExperimentConfig& config) {
   OC_ASSIGN_OR_RETURN(const ExperimentConfig first, ParseConfig(texts[0], "rank 0"));
   for (size_t r = 1; r < texts.size(); ++r) {
     if (texts[r] == texts[0]) continue;
-    OC_ASSIGN_OR_RETURN(const ExperimentConfig other, ParseConfig(texts[r], absl::StrCat("rank ", r)));
-    return InvalidArgument("ranks 0 and ", r, " have different configurations: ",
-                           ConfigDiff(first, other));
+    OC_ASSIGN_OR_RETURN(const ExperimentConfig other,
+                        ParseConfig(texts[r], absl::StrCat("rank ", r)));
+    return InvalidArgument("ranks 0 and ", r,
+                           " have different configurations: ", ConfigDiff(first, other));
   }
   return cluster;
 }
@@ -113,7 +114,8 @@ PipelineOptions MakePipelineOptions(const ExperimentConfig& c) {
 StatusOr<std::unique_ptr<ElasticPipeline>> OpenPipeline(const Experiment& e, Cluster& cluster,
                                                         const std::string& run_dir,
                                                         const std::string& plan_path) {
-  OC_ASSIGN_OR_RETURN(const HybridOptimizer optimizer, HybridOptimizer::FromConfig(e.config.optimizer));
+  OC_ASSIGN_OR_RETURN(const HybridOptimizer optimizer,
+                      HybridOptimizer::FromConfig(e.config.optimizer));
   PipelineOptions options = MakePipelineOptions(e.config);
   if (!run_dir.empty()) options.profile_path = run_dir + "/profile.json";
   if (!plan_path.empty()) {
@@ -142,7 +144,8 @@ StatusOr<std::string> MakeRunDir(const ExperimentFlags& flags, const ExperimentC
     fs::create_directories(dir, error);
     if (error) dir = absl::StrCat("!make ", dir, ": ", error.message());
   }
-  OC_ASSIGN_OR_RETURN(dir, job.Broadcast(dir, 0, "run folder", config.comm_options.timeout_seconds));
+  OC_ASSIGN_OR_RETURN(dir,
+                      job.Broadcast(dir, 0, "run folder", config.comm_options.timeout_seconds));
   if (!dir.empty() && dir[0] == '!') return absl::UnavailableError(dir.substr(1));
   return dir;
 }

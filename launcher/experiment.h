@@ -14,9 +14,9 @@ namespace oc {
 struct ExperimentFlags {
   std::string config_path;
   std::vector<std::string> overrides;
-  std::string run_dir;     // empty: runs/NAME-TIME
-  std::string plan_path;   // a plan to run again
-  std::string amp_level;   // over precision.amp_level
+  std::string run_dir;    // empty: runs/NAME-TIME
+  std::string plan_path;  // a plan to run again
+  std::string amp_level;  // over precision.amp_level
 };
 
 struct Experiment {

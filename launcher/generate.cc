@@ -44,7 +44,8 @@ Status Generate(const ExperimentFlags& flags, const GenerateFlags& generate) {
     return Unimplemented("generate: data.format '", config.data.format,
                          "'; there is text (bytes), other tokenizers are not built");
   }
-  if (generate.tokens < 1) return InvalidArgument("generate: --tokens ", generate.tokens, " is not positive");
+  if (generate.tokens < 1)
+    return InvalidArgument("generate: --tokens ", generate.tokens, " is not positive");
   OC_ASSIGN_OR_RETURN(const std::string path, FindCheckpoint(generate.checkpoint, flags.run_dir));
   OC_ASSIGN_OR_RETURN(const Experiment experiment, OpenExperiment(config));
   OC_ASSIGN_OR_RETURN(Cluster cluster, OpenCluster(config));
@@ -54,7 +55,8 @@ Status Generate(const ExperimentFlags& flags, const GenerateFlags& generate) {
   if (tokens_value == kNone) return InvalidArgument("generate: the model reads no tokens");
   const int64_t context = pipeline->joint().value(tokens_value).type.shape[-1].size();
   const bool first = cluster.job().rank() == 0;
-  if (first) OC_LOG_INFO("every token runs the whole context of ", context, " anew: there is no cache yet");
+  if (first)
+    OC_LOG_INFO("every token runs the whole context of ", context, " anew: there is no cache yet");
 
   // The text so far; without a prompt it begins with a line break.
   std::string text = generate.prompt.empty() ? "\n" : generate.prompt;

@@ -23,11 +23,12 @@ Status Show(const PlannedProgram& planned, const Graph& graph, const ClusterSpec
   return OkStatus();
 }
 
-// For machines of a file: their costs come from a profile, or are measured here for the kinds that this
-// machine has.
+// For machines of a file: their costs come from a profile, or are measured here for the kinds that
+// this machine has.
 Status PlanForFile(const Experiment& e, const PlanFlags& flags) {
   OC_ASSIGN_OR_RETURN(const ClusterSpec cluster, LoadCluster(flags.cluster_path));
-  OC_ASSIGN_OR_RETURN(const HybridOptimizer optimizer, HybridOptimizer::FromConfig(e.config.optimizer));
+  OC_ASSIGN_OR_RETURN(const HybridOptimizer optimizer,
+                      HybridOptimizer::FromConfig(e.config.optimizer));
   OC_ASSIGN_OR_RETURN(const Graph bound, e.model.Bind({{"B", e.config.train.micro_batch}}));
   OC_ASSIGN_OR_RETURN(Graph joint, Differentiate(bound));
   PassOptions passes;
@@ -45,7 +46,8 @@ Status PlanForFile(const Experiment& e, const PlanFlags& flags) {
     const DeviceRegistry registry = BuiltinLeaves();
     OC_ASSIGN_OR_RETURN(const DeviceLeaf* leaf, registry.Find(v.device));
     OC_ASSIGN_OR_RETURN(auto devices, leaf->discover());
-    if (devices.empty()) return FailedPrecondition("plan: no device of leaf ", v.device, " here to measure");
+    if (devices.empty())
+      return FailedPrecondition("plan: no device of leaf ", v.device, " here to measure");
     OC_ASSIGN_OR_RETURN(auto slice, devices[0]->CreateSlice({.threads = v.threads}));
     if (slice->kind() != v.kind) {
       return FailedPrecondition("plan: no costs for VCU ", v.name, " of kind ", v.kind,
@@ -56,10 +58,13 @@ Status PlanForFile(const Experiment& e, const PlanFlags& flags) {
     for (const auto& [key, entry] : found.entries()) costs.Set(key, entry);
   }
   const PipelineOptions o = MakePipelineOptions(e.config);
-  PartitionOptions partition{.micro_batch = o.micro_batch, .global_batch = o.global_batch,
+  PartitionOptions partition{.micro_batch = o.micro_batch,
+                             .global_batch = o.global_batch,
                              .gradient_accumulation = o.gradient_accumulation,
-                             .pipeline_depth = o.pipeline_depth, .data_parallel = o.data_parallel,
-                             .schedule = o.schedule, .stages = o.stages};
+                             .pipeline_depth = o.pipeline_depth,
+                             .data_parallel = o.data_parallel,
+                             .schedule = o.schedule,
+                             .stages = o.stages};
   partition.lower.scratch_bytes = [](int members, int64_t bytes) {
     return AllReduceScratchBytes(members, bytes, DType::kF32);
   };
@@ -75,7 +80,8 @@ Status PrintPlan(const ExperimentFlags& flags, const PlanFlags& plan) {
   OC_ASSIGN_OR_RETURN(const Experiment experiment, OpenExperiment(config));
   if (!plan.cluster_path.empty()) return PlanForFile(experiment, plan);
   OC_ASSIGN_OR_RETURN(Cluster cluster, OpenCluster(config));
-  OC_ASSIGN_OR_RETURN(auto pipeline, OpenPipeline(experiment, cluster, flags.run_dir, flags.plan_path));
+  OC_ASSIGN_OR_RETURN(auto pipeline,
+                      OpenPipeline(experiment, cluster, flags.run_dir, flags.plan_path));
   PlannedProgram planned{pipeline->plan(), pipeline->program(), pipeline->simulation()};
   if (cluster.job().rank() == 0) {
     OC_RETURN_IF_ERROR(Show(planned, pipeline->joint(), cluster.spec(), plan));

@@ -46,14 +46,20 @@ class TrainingRun {
  public:
   TrainingRun(Experiment& experiment, Cluster& cluster, ElasticPipeline& pipeline,
               std::string run_dir, bool may_resume)
-      : e_(experiment), cluster_(cluster), pipeline_(pipeline), run_dir_(std::move(run_dir)),
-        may_resume_(may_resume), first_(cluster.job().rank() == 0),
+      : e_(experiment),
+        cluster_(cluster),
+        pipeline_(pipeline),
+        run_dir_(std::move(run_dir)),
+        may_resume_(may_resume),
+        first_(cluster.job().rank() == 0),
         history_(cluster.vcus().size()) {}
 
   Status Run() {
     OC_RETURN_IF_ERROR(Resume());
-    SampleOrder order({.size = e_.data.train->size(), .micro_batch = pipeline_.plan().micro_batch,
-                       .micro_batches = pipeline_.plan().micro_batches, .seed = e_.config.train.seed});
+    SampleOrder order({.size = e_.data.train->size(),
+                       .micro_batch = pipeline_.plan().micro_batch,
+                       .micro_batches = pipeline_.plan().micro_batches,
+                       .seed = e_.config.train.seed});
     total_ = e_.config.train.steps.has_value() ? *e_.config.train.steps
                                                : order.StepsOf(*e_.config.train.epochs);
     pipeline_.set_total_steps(total_);
@@ -98,11 +104,13 @@ class TrainingRun {
                         MetricsWriter::Open(run_dir_ + "/metrics.jsonl", pipeline_.step()));
     metrics_.emplace(std::move(metrics));
     if (e_.config.log.tensorboard) {
-      OC_ASSIGN_OR_RETURN(TensorBoardWriter board, TensorBoardWriter::Create(run_dir_ + "/tensorboard"));
+      OC_ASSIGN_OR_RETURN(TensorBoardWriter board,
+                          TensorBoardWriter::Create(run_dir_ + "/tensorboard"));
       board_.emplace(std::move(board));
     }
     progress_ = std::make_unique<Progress>(
-        stdout, ProgressOptions{.total_steps = total_, .every = std::max<int64_t>(1, e_.config.log.every),
+        stdout, ProgressOptions{.total_steps = total_,
+                                .every = std::max<int64_t>(1, e_.config.log.every),
                                 .unit = e_.counts_tokens ? "tokens" : "samples"});
     return OkStatus();
   }
@@ -123,9 +131,14 @@ class TrainingRun {
       const VcuProgram& p = pipeline_.program().vcus[index];
       peak = std::max(peak, p.state_bytes + p.step_bytes);
     }
-    StepMetrics m{.step = step.step, .loss = step.loss, .lr = step.lr, .grad_norm = step.grad_norm,
-                  .step_seconds = step.seconds, .throughput = work / step.seconds,
-                  .peak_bytes = peak, .exposed_comm_seconds = step.exposed_comm_seconds,
+    StepMetrics m{.step = step.step,
+                  .loss = step.loss,
+                  .lr = step.lr,
+                  .grad_norm = step.grad_norm,
+                  .step_seconds = step.seconds,
+                  .throughput = work / step.seconds,
+                  .peak_bytes = peak,
+                  .exposed_comm_seconds = step.exposed_comm_seconds,
                   .data_wait_seconds = step.data_wait_seconds};
     (e_.counts_tokens ? m.tokens : m.samples) = static_cast<int64_t>(work);
     if (pipeline_.peak_flops() > 0) {
@@ -134,15 +147,16 @@ class TrainingRun {
     const bool last = step.step == total_;
     const int64_t every = e_.config.train.evaluate_every;
     stopped_ = step.stop;
-    if (e_.data.validation != nullptr && !stopped_ && (last || (every > 0 && step.step % every == 0))) {
+    if (e_.data.validation != nullptr && !stopped_ &&
+        (last || (every > 0 && step.step % every == 0))) {
       OC_RETURN_IF_ERROR(Validate(m));
     }
     OC_RETURN_IF_ERROR(Report(m));
     const int64_t save_every = e_.config.checkpoint.every;
     if (last || stopped_ || (save_every > 0 && step.step % save_every == 0)) {
-      OC_ASSIGN_OR_RETURN(checkpoint_, pipeline_.Save(run_dir_ + "/checkpoints",
-                                                      e_.config.checkpoint.keep,
-                                                      FormatConfig(e_.config)));
+      OC_ASSIGN_OR_RETURN(checkpoint_,
+                          pipeline_.Save(run_dir_ + "/checkpoints", e_.config.checkpoint.keep,
+                                         FormatConfig(e_.config)));
     }
     return OkStatus();
   }
@@ -162,10 +176,12 @@ class TrainingRun {
 
   Status Report(const StepMetrics& m) {
     if (!first_) return OkStatus();
-    if (m.step % std::max<int64_t>(1, e_.config.log.every) == 0 || m.step == total_ || !m.more.empty()) {
+    if (m.step % std::max<int64_t>(1, e_.config.log.every) == 0 || m.step == total_ ||
+        !m.more.empty()) {
       OC_RETURN_IF_ERROR(metrics_->Write(m));
       if (board_.has_value()) {
-        std::vector<NamedValue> scalars = {{"train/loss", m.loss}, {"train/lr", m.lr},
+        std::vector<NamedValue> scalars = {{"train/loss", m.loss},
+                                           {"train/lr", m.lr},
                                            {"train/grad_norm", m.grad_norm.value_or(0)},
                                            {"speed/throughput", m.throughput},
                                            {"speed/step_seconds", m.step_seconds}};
@@ -192,17 +208,19 @@ class TrainingRun {
     }
     int64_t grown = 0;
     if (auto memory = ReadProcessMemory(); memory.ok()) {
-      grown = std::max(memory->peak_bytes, memory->resident_bytes) - pipeline_.process_bytes_before();
+      grown =
+          std::max(memory->peak_bytes, memory->resident_bytes) - pipeline_.process_bytes_before();
     }
-    part["process"] = {{"predicted", pipeline_.predicted_process_bytes()}, {"achieved", grown},
+    part["process"] = {{"predicted", pipeline_.predicted_process_bytes()},
+                       {"achieved", grown},
                        {"host", cluster_.job().host()}};
     return part.dump();
   }
 
   Status Finish() {
     OC_ASSIGN_OR_RETURN(const std::string mine, MyPart());
-    OC_ASSIGN_OR_RETURN(auto parts, cluster_.job().AllGather(mine, "summary",
-                                                             e_.config.comm_options.timeout_seconds));
+    OC_ASSIGN_OR_RETURN(auto parts, cluster_.job().AllGather(
+                                        mine, "summary", e_.config.comm_options.timeout_seconds));
     if (!first_) return OkStatus();
     summary_.final_loss = last_loss_;
     summary_.steps = pipeline_.step();
@@ -218,9 +236,13 @@ class TrainingRun {
       for (const json& v : part["vcus"]) {
         const size_t index = v["index"].get<size_t>();
         const VcuPrediction& predicted = pipeline_.plan().vcus[index];
-        summary_.vcus[index] = {predicted.name, predicted.step_seconds, v["step_seconds"].get<double>(),
-                                predicted.bubble_fraction, v["bubble"].get<double>(),
-                                predicted.state_bytes + predicted.step_bytes, v["peak"].get<int64_t>()};
+        summary_.vcus[index] = {predicted.name,
+                                predicted.step_seconds,
+                                v["step_seconds"].get<double>(),
+                                predicted.bubble_fraction,
+                                v["bubble"].get<double>(),
+                                predicted.state_bytes + predicted.step_bytes,
+                                v["peak"].get<int64_t>()};
       }
       summary_.processes.push_back({static_cast<int>(r), part["process"]["host"].get<std::string>(),
                                     part["process"]["predicted"].get<int64_t>(),
@@ -237,12 +259,14 @@ class TrainingRun {
                 static_cast<long long>(summary_.steps), summary_.seconds,
                 Compact(summary_.throughput).c_str(), e_.counts_tokens ? "tokens" : "samples");
     std::printf("  final loss          %.4f\n", summary_.final_loss);
-    if (summary_.validation_loss) std::printf("  validation loss     %.4f\n", *summary_.validation_loss);
+    if (summary_.validation_loss)
+      std::printf("  validation loss     %.4f\n", *summary_.validation_loss);
     if (summary_.validation_accuracy) {
       std::printf("  validation accuracy %.4f\n", *summary_.validation_accuracy);
     }
     if (e_.data.unigram_entropy) {
-      std::printf("  unigram entropy     %.4f (of the text, nats a token)\n", *e_.data.unigram_entropy);
+      std::printf("  unigram entropy     %.4f (of the text, nats a token)\n",
+                  *e_.data.unigram_entropy);
     }
     std::printf("  %-14s %22s %20s %26s\n", "vcu", "step ms (pred/ach)", "bubble (pred/ach)",
                 "arena MiB (pred/ach)");
@@ -266,8 +290,8 @@ class TrainingRun {
                     static_cast<long long>(c.calls));
       }
     }
-    std::printf("  files: %s/{config.yaml,plan.json,metrics.jsonl%s,checkpoints/}\n", run_dir_.c_str(),
-                e_.config.log.tensorboard ? ",tensorboard/" : "");
+    std::printf("  files: %s/{config.yaml,plan.json,metrics.jsonl%s,checkpoints/}\n",
+                run_dir_.c_str(), e_.config.log.tensorboard ? ",tensorboard/" : "");
     std::fflush(stdout);
   }
 
@@ -296,9 +320,10 @@ Status TrainOn(const ExperimentFlags& flags, const ExperimentConfig& config, Clu
     OC_RETURN_IF_ERROR(WriteFile(run_dir + "/config.yaml", FormatConfig(config)));
     OC_RETURN_IF_ERROR(WriteFile(run_dir + "/plan.json", pipeline->plan().ToJson()));
     OC_LOG_INFO("plan: ", pipeline->plan().pipeline_depth(), " stages, ",
-                pipeline->plan().stages[0].vcus.size(), " replicas, ", pipeline->plan().micro_batches,
-                " micro-batches of ", pipeline->plan().micro_batch, ", ", pipeline->plan().schedule,
-                ", predicted ", pipeline->plan().predicted_step_seconds * 1e3, " ms a step");
+                pipeline->plan().stages[0].vcus.size(), " replicas, ",
+                pipeline->plan().micro_batches, " micro-batches of ", pipeline->plan().micro_batch,
+                ", ", pipeline->plan().schedule, ", predicted ",
+                pipeline->plan().predicted_step_seconds * 1e3, " ms a step");
   }
   TrainingRun run(experiment, cluster, *pipeline, run_dir, !flags.run_dir.empty());
   const Status status = run.Run();

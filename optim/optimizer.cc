@@ -14,8 +14,8 @@ class UpdateBuilder {
     b_.SetPhase(Phase::kUpdate, kNone);
     lr_ = b_.Scalar("lr", {DType::kF32, {}}, Scope::kStep);
     step_ = b_.Scalar("step", {DType::kF32, {}}, Scope::kStep);
-    norm_ = {b_.graph().AddInput("grad_norm_sq", {DType::kF32, {}}, ValueKind::kReduced,
-                                 Scope::kStep)};
+    norm_ = {
+        b_.graph().AddInput("grad_norm_sq", {DType::kF32, {}}, ValueKind::kReduced, Scope::kStep)};
     // A norm below this limit leaves the gradient as it is: with no clipping, always.
     const double limit = options.clip_norm > 0 ? options.clip_norm : 1e30;
     clip_ = b_.Op("clip_factor", {norm_}, {{"max_norm", limit}});
@@ -25,9 +25,10 @@ class UpdateBuilder {
     const auto [p, g, decay] = Begin(a);
     std::vector<Val> inputs = {p, g, lr_, clip_};
     if (sgd.momentum != 0) inputs.push_back(Moment("sgd.momentum", p));
-    const std::vector<Val> outputs =
-        b_.OpN("sgd", inputs, {{"momentum", sgd.momentum}, {"nesterov", sgd.nesterov},
-                               {"weight_decay", decay ? sgd.weight_decay : 0.0}});
+    const std::vector<Val> outputs = b_.OpN("sgd", inputs,
+                                            {{"momentum", sgd.momentum},
+                                             {"nesterov", sgd.nesterov},
+                                             {"weight_decay", decay ? sgd.weight_decay : 0.0}});
     OC_RETURN_IF_ERROR(b_.status());
     SetUpdated(p, outputs[0]);
     if (sgd.momentum != 0) SetUpdated(inputs[4], outputs[1]);
@@ -37,10 +38,11 @@ class UpdateBuilder {
   Status Add(const AdamW& adamw, const Accumulator& a) {
     const auto [p, g, decay] = Begin(a);
     const Val m = Moment("adamw.m", p), v = Moment("adamw.v", p);
-    const std::vector<Val> outputs =
-        b_.OpN("adamw", {p, g, m, v, lr_, step_, clip_},
-               {{"beta1", adamw.beta1}, {"beta2", adamw.beta2}, {"eps", adamw.eps},
-                {"weight_decay", decay ? adamw.weight_decay : 0.0}});
+    const std::vector<Val> outputs = b_.OpN("adamw", {p, g, m, v, lr_, step_, clip_},
+                                            {{"beta1", adamw.beta1},
+                                             {"beta2", adamw.beta2},
+                                             {"eps", adamw.eps},
+                                             {"weight_decay", decay ? adamw.weight_decay : 0.0}});
     OC_RETURN_IF_ERROR(b_.status());
     SetUpdated(p, outputs[0]);
     SetUpdated(m, outputs[1]);
@@ -54,8 +56,8 @@ class UpdateBuilder {
     const Variable* variable = joint_.FindVariable(a.target);
     const Val state = b_.State(target.name, target.type, variable->init);
     const Val sum = Reduced(a, target.type);
-    const Val scale = b_.Cast(b_.Scalar("inv_micro_batches", {DType::kF32, {}}, Scope::kStep),
-                              target.type.dtype);
+    const Val scale =
+        b_.Cast(b_.Scalar("inv_micro_batches", {DType::kF32, {}}, Scope::kStep), target.type.dtype);
     const Val updated = b_.Op("lerp", {state, b_.Mul(sum, scale)}, {{"rate", a.rate}});
     OC_RETURN_IF_ERROR(b_.status());
     SetUpdated(state, updated);
@@ -63,8 +65,8 @@ class UpdateBuilder {
   }
 
   StatusOr<Graph> Finish() {
-    b_.graph().accumulators.push_back({.kind = Accumulator::Kind::kMetric, .name = "grad_norm_sq",
-                                       .contributions = squares_});
+    b_.graph().accumulators.push_back(
+        {.kind = Accumulator::Kind::kMetric, .name = "grad_norm_sq", .contributions = squares_});
     return b_.Finish();
   }
 
@@ -110,15 +112,22 @@ StatusOr<HybridOptimizer> HybridOptimizer::FromConfig(const OptimizerConfig& c) 
   OC_RETURN_IF_ERROR(CheckSchedule(c.schedule));
   const OptimizerOptions options = {.clip_norm = c.clip_norm.value_or(0), .schedule = c.schedule};
   if (c.name == "sgd") {
-    return HybridOptimizer(Sgd{.lr = c.lr, .momentum = c.momentum, .nesterov = c.nesterov,
-                               .weight_decay = c.weight_decay}, options);
+    return HybridOptimizer(Sgd{.lr = c.lr,
+                               .momentum = c.momentum,
+                               .nesterov = c.nesterov,
+                               .weight_decay = c.weight_decay},
+                           options);
   }
   if (c.name == "adamw") {
     if (c.betas.size() != 2) {
       return InvalidArgument("optimizer.betas has ", c.betas.size(), " values, adamw takes 2");
     }
-    return HybridOptimizer(AdamW{.lr = c.lr, .beta1 = c.betas[0], .beta2 = c.betas[1],
-                                 .eps = c.eps, .weight_decay = c.weight_decay}, options);
+    return HybridOptimizer(AdamW{.lr = c.lr,
+                                 .beta1 = c.betas[0],
+                                 .beta2 = c.betas[1],
+                                 .eps = c.eps,
+                                 .weight_decay = c.weight_decay},
+                           options);
   }
   return Unimplemented("optimizer.name '", c.name, "'; there are sgd, adamw");
 }
@@ -141,7 +150,8 @@ std::string HybridOptimizer::ToString() const {
     text = absl::StrCat("adamw lr ", adamw.lr, " betas ", adamw.beta1, " ", adamw.beta2, " eps ",
                         adamw.eps, " weight_decay ", adamw.weight_decay);
   }
-  return absl::StrCat(text, " clip_norm ", options_.clip_norm, " schedule ", options_.schedule.name);
+  return absl::StrCat(text, " clip_norm ", options_.clip_norm, " schedule ",
+                      options_.schedule.name);
 }
 
 StatusOr<Graph> HybridOptimizer::BuildUpdate(const Graph& joint) const {

@@ -1,12 +1,13 @@
-// Optimizers as graphs: what a step does once, after the gradients are reduced, is an update graph over
-// the parameters, planned and lowered like the rest.
+// Optimizers as graphs: what a step does once, after the gradients are reduced, is an update graph
+// over the parameters, planned and lowered like the rest.
 //
 //   HybridOptimizer optimizer(AdamW{.lr = 6e-4, .weight_decay = 0.1});
 //   OC_ASSIGN_OR_RETURN(Graph update, optimizer.BuildUpdate(joint));
 //
-// The update graph reads parameters, states ("adamw.m.NAME"), reduced gradients ("grad.NAME") and the
-// step's scalars ("lr", "step" from 1, "inv_micro_batches"); its variables' `updated` values replace
-// them. The squared gradient norm is the metric "grad_norm_sq", each parameter counted once.
+// The update graph reads parameters, states ("adamw.m.NAME"), reduced gradients ("grad.NAME") and
+// the step's scalars ("lr", "step" from 1, "inv_micro_batches"); its variables' `updated` values
+// replace them. The squared gradient norm is the metric "grad_norm_sq", each parameter counted
+// once.
 #pragma once
 
 #include <variant>
@@ -16,9 +17,9 @@
 
 namespace oc {
 
-// g += weight_decay p; v = momentum v + g (the first step: v = g); p -= lr (nesterov ? g + momentum v : v).
-// Sutskever et al., "On the importance of initialization and momentum in deep learning", 2013, in
-// PyTorch's form.
+// g += weight_decay p; v = momentum v + g (the first step: v = g); p -= lr (nesterov ? g + momentum
+// v : v). Sutskever et al., "On the importance of initialization and momentum in deep learning",
+// 2013, in PyTorch's form.
 struct Sgd {
   double lr = 0.1;
   double momentum = 0;
@@ -27,7 +28,8 @@ struct Sgd {
 };
 
 // Loshchilov and Hutter, "Decoupled weight decay regularization", 2019:
-// m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2; p -= lr (m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + eps) + weight_decay p).
+// m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2; p -= lr (m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) +
+// eps) + weight_decay p).
 struct AdamW {
   double lr = 1e-3;
   double beta1 = 0.9;

@@ -20,8 +20,8 @@ struct CostRequest {
 };
 
 // Everything that lowering the graphs (bound) for a VCU of `kind` may need and `table` lacks, each
-// key once, in graph order: every node, its accumulating variant where it ends in an accumulator, and the
-// additions that stand in for one. `update` may be null.
+// key once, in graph order: every node, its accumulating variant where it ends in an accumulator,
+// and the additions that stand in for one. `update` may be null.
 std::vector<CostRequest> MissingCosts(const Graph& graph, const Graph* update,
                                       const std::string& kind, const CostTable& table);
 

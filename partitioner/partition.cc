@@ -19,8 +19,8 @@ StatusOr<int> MicroBatches(const PartitionOptions& o, int depth, int replicas) {
     const int64_t per_round = o.micro_batch * replicas;
     if (*o.global_batch % per_round != 0) {
       return InvalidArgument("plan: a global batch of ", *o.global_batch,
-                             " does not divide into micro-batches of ", o.micro_batch, " over ", replicas,
-                             " replicas (micro_batch x data_parallel = ", per_round, ")");
+                             " does not divide into micro-batches of ", o.micro_batch, " over ",
+                             replicas, " replicas (micro_batch x data_parallel = ", per_round, ")");
     }
     const int64_t accumulation = *o.global_batch / per_round;
     if (o.gradient_accumulation.has_value() && *o.gradient_accumulation != accumulation) {
@@ -38,14 +38,14 @@ StatusOr<int> MicroBatches(const PartitionOptions& o, int depth, int replicas) {
 }  // namespace
 
 StatusOr<std::vector<BatchShape>> BatchShapes(const PartitionOptions& o, int vcus) {
-  if (o.micro_batch < 1) return InvalidArgument("plan: micro_batch ", o.micro_batch, " is not positive");
+  if (o.micro_batch < 1)
+    return InvalidArgument("plan: micro_batch ", o.micro_batch, " is not positive");
   std::vector<BatchShape> shapes;
   Status reason;
   for (int depth = 1; depth <= vcus; ++depth) {
     if (o.pipeline_depth.has_value() && depth != *o.pipeline_depth) continue;
     for (int replicas = 1; replicas * depth <= vcus; ++replicas) {
-      if (o.data_parallel.has_value() ? replicas != *o.data_parallel
-                                      : replicas != vcus / depth) {
+      if (o.data_parallel.has_value() ? replicas != *o.data_parallel : replicas != vcus / depth) {
         continue;
       }
       // Open numbers are to use every VCU.
@@ -60,11 +60,10 @@ StatusOr<std::vector<BatchShape>> BatchShapes(const PartitionOptions& o, int vcu
   }
   if (!shapes.empty()) return shapes;
   OC_RETURN_IF_ERROR(reason);
-  return InvalidArgument("plan: pipeline_depth ",
-                         o.pipeline_depth ? absl::StrCat(*o.pipeline_depth) : "auto",
-                         " x data_parallel ",
-                         o.data_parallel ? absl::StrCat(*o.data_parallel) : "auto", " does not fit ",
-                         vcus, " VCUs");
+  return InvalidArgument(
+      "plan: pipeline_depth ", o.pipeline_depth ? absl::StrCat(*o.pipeline_depth) : "auto",
+      " x data_parallel ", o.data_parallel ? absl::StrCat(*o.data_parallel) : "auto",
+      " does not fit ", vcus, " VCUs");
 }
 
 StatusOr<std::vector<int>> DynamicGraphPartitioner::CutAfterModules(
@@ -158,8 +157,8 @@ StatusOr<PlannedProgram> DynamicGraphPartitioner::Realize(Plan plan,
                                                           const PartitionOptions& options) const {
   PlannedProgram planned;
   planned.plan = std::move(plan);
-  OC_ASSIGN_OR_RETURN(planned.program, Lower({graph_, update_, planned.plan, cluster_, costs_},
-                                             options.lower));
+  OC_ASSIGN_OR_RETURN(planned.program,
+                      Lower({graph_, update_, planned.plan, cluster_, costs_}, options.lower));
   OC_RETURN_IF_ERROR(Verify(planned.program, cluster_));
   OC_ASSIGN_OR_RETURN(planned.simulation,
                       Simulate(planned.program, cluster_, costs_, options.simulate));
@@ -177,11 +176,12 @@ StatusOr<PlannedProgram> DynamicGraphPartitioner::Partition(const PartitionOptio
       if (options.schedule != "auto" && options.schedule != schedule.name) continue;
       if (options.schedule == "auto" && shape.pipeline_depth == 1 && best.has_value()) continue;
       auto plan = MakePlan(shape, schedule.name, options);
-      StatusOr<PlannedProgram> planned =
-          plan.ok() ? Realize(std::move(plan).value(), options) : StatusOr<PlannedProgram>(plan.status());
+      StatusOr<PlannedProgram> planned = plan.ok() ? Realize(std::move(plan).value(), options)
+                                                   : StatusOr<PlannedProgram>(plan.status());
       if (!planned.ok()) {
         // Another shape may fit the memory; other errors are the same for all.
-        if (!absl::IsResourceExhausted(planned.status()) && shapes.size() == 1) return planned.status();
+        if (!absl::IsResourceExhausted(planned.status()) && shapes.size() == 1)
+          return planned.status();
         reason = planned.status();
         continue;
       }

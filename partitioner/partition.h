@@ -22,7 +22,7 @@ struct PartitionOptions {
   std::optional<int64_t> pipeline_depth;
   std::optional<int64_t> data_parallel;
   std::string schedule = "auto";
-  std::vector<std::string> stages;               // modules to cut after; empty: by cost
+  std::vector<std::string> stages;  // modules to cut after; empty: by cost
   LowerOptions lower;
   SimulateOptions simulate;
 };
@@ -39,7 +39,7 @@ struct BatchShape {
 StatusOr<std::vector<BatchShape>> BatchShapes(const PartitionOptions& options, int vcus);
 
 struct PlannedProgram {
-  Plan plan;        // with its prediction
+  Plan plan;  // with its prediction
   Program program;
   Simulation simulation;
 };
@@ -52,8 +52,8 @@ class DynamicGraphPartitioner {
       : graph_(graph), update_(update), cluster_(cluster), costs_(costs) {}
 
   // Tries every allowed shape and schedule, each with its best stage split, lowers, verifies and
-  // simulates them, and returns the fastest by samples a second. kResourceExhausted where none fits: says by how
-  // much, and what would.
+  // simulates them, and returns the fastest by samples a second. kResourceExhausted where none
+  // fits: says by how much, and what would.
   StatusOr<PlannedProgram> Partition(const PartitionOptions& options) const;
 
   // Lowers, verifies and simulates a given plan.

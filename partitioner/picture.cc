@@ -17,9 +17,12 @@ const char* Colour(const Command& c) {
       if (c.name[0] == 'N') return "#bab0ac";
       return "#b07aa1";
     case CommandKind::kSend:
-    case CommandKind::kRecv: return "#f28e2b";
-    case CommandKind::kCollective: return "#e15759";
-    default: return "#9c9ede";
+    case CommandKind::kRecv:
+      return "#f28e2b";
+    case CommandKind::kCollective:
+      return "#e15759";
+    default:
+      return "#9c9ede";
   }
 }
 
@@ -38,7 +41,8 @@ std::string Modules(const Graph& graph, const StagePlan& stage) {
 
 }  // namespace
 
-std::string PlanText(const PlannedProgram& planned, const Graph& graph, const ClusterSpec& cluster) {
+std::string PlanText(const PlannedProgram& planned, const Graph& graph,
+                     const ClusterSpec& cluster) {
   const Plan& plan = planned.plan;
   std::string text = absl::StrFormat(
       "%d stages, schedule %s, %d micro-batches of %d samples, predicted %.3f ms a step\n",
@@ -74,13 +78,17 @@ std::string TimelineSvg(const PlannedProgram& planned) {
   for (size_t vcu = 0; vcu < program.vcus.size(); ++vcu) {
     const VcuProgram& v = program.vcus[vcu];
     for (size_t lane = 0; lane < v.lanes.size(); ++lane) {
-      absl::StrAppendFormat(&body, "<text x='4' y='%.1f'>%s %s</text>\n", y + 15, v.name,
-                            lane == 0 ? "" : absl::StrCat("&#160;", v.lanes[lane].kind == LaneKind::kSend
-                                ? absl::StrCat("send to ", v.lanes[lane].index)
-                                : v.lanes[lane].kind == LaneKind::kRecv
-                                    ? absl::StrCat("receive from ", v.lanes[lane].index)
-                                    : ToString(v.lanes[lane])));
-      absl::StrAppendFormat(&body, "<rect x='%.1f' y='%.1f' width='%.1f' height='%.1f' fill='#f4f4f4'/>\n",
+      absl::StrAppendFormat(
+          &body, "<text x='4' y='%.1f'>%s %s</text>\n", y + 15, v.name,
+          lane == 0
+              ? ""
+              : absl::StrCat("&#160;", v.lanes[lane].kind == LaneKind::kSend
+                                           ? absl::StrCat("send to ", v.lanes[lane].index)
+                                       : v.lanes[lane].kind == LaneKind::kRecv
+                                           ? absl::StrCat("receive from ", v.lanes[lane].index)
+                                           : ToString(v.lanes[lane])));
+      absl::StrAppendFormat(&body,
+                            "<rect x='%.1f' y='%.1f' width='%.1f' height='%.1f' fill='#f4f4f4'/>\n",
                             kLeft, y + 1, kWidth, kRow - 3);
       for (size_t i = 0; i < v.commands.size(); ++i) {
         const Command& c = v.commands[i];
@@ -88,12 +96,15 @@ std::string TimelineSvg(const PlannedProgram& planned) {
         const CommandTime& t = planned.simulation.walk.times[vcu][i];
         const double x = kLeft + t.begin * scale, w = std::max(0.5, (t.end - t.begin) * scale);
         absl::StrAppendFormat(
-            &body, "<rect x='%.2f' y='%.1f' width='%.2f' height='%.1f' fill='%s'><title>%s %s%s, "
-            "%.3f ms</title></rect>\n", x, y + 1, w, kRow - 3, Colour(c), Name(c.kind), c.name,
-            c.micro_batch == kNone ? "" : absl::StrCat(" #", c.micro_batch), (t.end - t.begin) * 1e3);
+            &body,
+            "<rect x='%.2f' y='%.1f' width='%.2f' height='%.1f' fill='%s'><title>%s %s%s, "
+            "%.3f ms</title></rect>\n",
+            x, y + 1, w, kRow - 3, Colour(c), Name(c.kind), c.name,
+            c.micro_batch == kNone ? "" : absl::StrCat(" #", c.micro_batch),
+            (t.end - t.begin) * 1e3);
         if (c.kind == CommandKind::kCompute && w > 22) {
-          absl::StrAppendFormat(&body, "<text x='%.2f' y='%.1f' fill='#fff'>%s</text>\n", x + 3, y + 15,
-                                c.name);
+          absl::StrAppendFormat(&body, "<text x='%.2f' y='%.1f' fill='#fff'>%s</text>\n", x + 3,
+                                y + 15, c.name);
         }
       }
       y += kRow;
@@ -104,17 +115,20 @@ std::string TimelineSvg(const PlannedProgram& planned) {
   std::string svg = absl::StrFormat(
       "<svg xmlns='http://www.w3.org/2000/svg' width='%.0f' height='%.0f' "
       "font-family='sans-serif' font-size='12'>\n<rect width='100%%' height='100%%' fill='#fff'/>\n"
-      "<text x='4' y='18' font-size='14'>%s, %d micro-batches of %d: %.3f ms a step (predicted)</text>\n",
+      "<text x='4' y='18' font-size='14'>%s, %d micro-batches of %d: %.3f ms a step "
+      "(predicted)</text>\n",
       kLeft + kWidth + 20, height, planned.plan.schedule, planned.plan.micro_batches,
       planned.plan.micro_batch, planned.plan.predicted_step_seconds * 1e3);
   svg += body;
   const std::pair<const char*, const char*> legend[] = {
-      {"#4e79a7", "forward"}, {"#59a14f", "backward"}, {"#b07aa1", "norm, update"},
+      {"#4e79a7", "forward"},       {"#59a14f", "backward"},   {"#b07aa1", "norm, update"},
       {"#f28e2b", "send, receive"}, {"#e15759", "collective"}, {"#9c9ede", "host"}};
   double x = kLeft;
   for (const auto& [colour, label] : legend) {
-    absl::StrAppendFormat(&svg, "<rect x='%.0f' y='%.1f' width='12' height='12' fill='%s'/>"
-                          "<text x='%.0f' y='%.1f'>%s</text>\n", x, y + 8, colour, x + 16, y + 18, label);
+    absl::StrAppendFormat(&svg,
+                          "<rect x='%.0f' y='%.1f' width='12' height='12' fill='%s'/>"
+                          "<text x='%.0f' y='%.1f'>%s</text>\n",
+                          x, y + 8, colour, x + 16, y + 18, label);
     x += 130;
   }
   return svg + "</svg>\n";

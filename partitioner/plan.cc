@@ -58,18 +58,21 @@ Status Plan::Validate(const Graph& graph, const ClusterSpec& cluster) const {
 }
 
 std::string Plan::ToJson() const {
-  json root = {{"format", "openclaw-plan"}, {"version", 1}, {"micro_batch", micro_batch},
-               {"micro_batches", micro_batches}, {"schedule", schedule},
-               {"graph", graph_fingerprint}, {"advice", advice},
-               {"predicted_step_seconds", predicted_step_seconds}};
+  json root = {{"format", "openclaw-plan"},  {"version", 1},
+               {"micro_batch", micro_batch}, {"micro_batches", micro_batches},
+               {"schedule", schedule},       {"graph", graph_fingerprint},
+               {"advice", advice},           {"predicted_step_seconds", predicted_step_seconds}};
   root["stages"] = json::array();
   for (const StagePlan& s : stages) {
-    root["stages"].push_back({{"first_node", s.first_origin}, {"last_node", s.last_origin},
-                              {"vcus", s.vcus}, {"owner", s.owner}});
+    root["stages"].push_back({{"first_node", s.first_origin},
+                              {"last_node", s.last_origin},
+                              {"vcus", s.vcus},
+                              {"owner", s.owner}});
   }
   root["vcus"] = json::array();
   for (const VcuPrediction& v : vcus) {
-    root["vcus"].push_back({{"name", v.name}, {"predicted_step_seconds", v.step_seconds},
+    root["vcus"].push_back({{"name", v.name},
+                            {"predicted_step_seconds", v.step_seconds},
                             {"predicted_bubble_fraction", v.bubble_fraction},
                             {"predicted_state_bytes", v.state_bytes},
                             {"predicted_step_bytes", v.step_bytes},

@@ -1,4 +1,5 @@
-// A plan: which VCU computes what. It is what planning decides, a file that each run writes, and what
+// A plan: which VCU computes what. It is what planning decides, a file that each run writes, and
+// what
 // `--plan FILE` runs again. Lowering (program/lower.h) turns it into a Program.
 #pragma once
 
@@ -14,9 +15,10 @@ namespace oc {
 // A run of the model's forward nodes, by Node::origin, and who computes it.
 struct StagePlan {
   int first_origin = 0;
-  int last_origin = 0;         // inclusive
-  std::vector<int> vcus;       // replicas
-  // owner[g]: which VCU takes micro-batch g of the step. Stages may have unlike replica counts and shares.
+  int last_origin = 0;    // inclusive
+  std::vector<int> vcus;  // replicas
+  // owner[g]: which VCU takes micro-batch g of the step. Stages may have unlike replica counts and
+  // shares.
   std::vector<int> owner;
 };
 
@@ -29,8 +31,8 @@ struct VcuPrediction {
 };
 
 struct Plan {
-  int64_t micro_batch = 1;     // samples
-  int micro_batches = 1;       // in a step, over all replicas
+  int64_t micro_batch = 1;  // samples
+  int micro_batches = 1;    // in a step, over all replicas
   std::string schedule = "1f1b";
   std::vector<StagePlan> stages;
   std::string graph_fingerprint;  // of the graph that it was made for
@@ -40,16 +42,16 @@ struct Plan {
   std::vector<std::string> advice;
 
   int pipeline_depth() const { return static_cast<int>(stages.size()); }
-  // Stages contiguous and complete, owners among the stage's VCUs, micro-batches covered, VCUs in range:
-  // else kInvalidArgument.
+  // Stages contiguous and complete, owners among the stage's VCUs, micro-batches covered, VCUs in
+  // range: else kInvalidArgument.
   Status Validate(const Graph& graph, const ClusterSpec& cluster) const;
 
   std::string ToJson() const;
   static StatusOr<Plan> FromJson(const std::string& text);
 };
 
-// A hash of the graph's structure (nodes, types, attributes), so that a plan is not applied to another
-// model.
+// A hash of the graph's structure (nodes, types, attributes), so that a plan is not applied to
+// another model.
 std::string GraphFingerprint(const Graph& graph);
 
 // The stage of a node by its origin. Precondition: Validate.
@@ -58,7 +60,8 @@ int StageOf(const Plan& plan, const Node& node);
 // The plan for one stage on one VCU.
 Plan SingleVcuPlan(const Graph& graph, int vcu, int64_t micro_batch, int micro_batches);
 
-// Shares of `micro_batches` over replicas, contiguous and as even as possible; the first take one more.
+// Shares of `micro_batches` over replicas, contiguous and as even as possible; the first take one
+// more.
 std::vector<int> EvenOwners(const std::vector<int>& vcus, int micro_batches);
 
 }  // namespace oc

@@ -13,11 +13,13 @@ namespace oc {
 
 class StageCosts {
  public:
-  // For VCUs of one kind. `graph` is bound; `update` may be null. kFailedPrecondition: a cost is missing.
+  // For VCUs of one kind. `graph` is bound; `update` may be null. kFailedPrecondition: a cost is
+  // missing.
   static StatusOr<StageCosts> Create(const Graph& graph, const Graph* update,
                                      const std::string& kind, const CostTable& costs);
 
-  // The candidates: unit i holds the nodes whose origin is origins()[i]. A stage is units [begin, end).
+  // The candidates: unit i holds the nodes whose origin is origins()[i]. A stage is units [begin,
+  // end).
   int units() const { return static_cast<int>(origins_.size()); }
   const std::vector<int>& origins() const { return origins_; }
   // Seconds of one micro-batch, forward and backward.
@@ -38,7 +40,7 @@ class StageCosts {
     return prefix[end] - prefix[begin];
   }
   std::vector<int> origins_;
-  std::vector<double> seconds_;               // prefix sums: one more than units
+  std::vector<double> seconds_;  // prefix sums: one more than units
   std::vector<int64_t> state_bytes_, stash_bytes_;
   std::vector<int64_t> boundary_bytes_;
   std::vector<bool> may_cut_;

@@ -10,8 +10,9 @@ double StageSeconds(const StageSplitOptions& o, int stage, int begin, int end) {
   double seconds = costs.Seconds(begin, end);
   // Forward and gradient cross each boundary once a micro-batch.
   if (stage > 0) {
-    seconds += 2 * (o.latency_seconds[stage - 1] +
-                    o.seconds_per_byte[stage - 1] * static_cast<double>(costs.BoundaryBytes(begin)));
+    seconds +=
+        2 * (o.latency_seconds[stage - 1] +
+             o.seconds_per_byte[stage - 1] * static_cast<double>(costs.BoundaryBytes(begin)));
   }
   if (stage + 1 < static_cast<int>(o.costs.size())) {
     seconds += 2 * (o.latency_seconds[stage] +
@@ -31,7 +32,8 @@ StatusOr<StageSplit> SplitStages(const StageSplitOptions& o) {
   int places = 0;
   for (int at = 1; at < n; ++at) places += o.costs[0]->MayCut(at) ? 1 : 0;
   if (places + 1 < stages) {
-    return InvalidArgument("plan: ", stages, " stages asked for, the graph can be cut into ", places + 1);
+    return InvalidArgument("plan: ", stages, " stages asked for, the graph can be cut into ",
+                           places + 1);
   }
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   // best[s][i]: the bottleneck of stages s.. when stage s begins at unit i.
@@ -58,8 +60,10 @@ StatusOr<StageSplit> SplitStages(const StageSplitOptions& o) {
     }
   }
   if (best[0][0] == kInfinity) {
-    return ResourceExhausted("plan: no cut into ", stages, " stages fits the memory; the nearest exceeds "
-                             "a VCU's budget by at least ", least_excess, " bytes");
+    return ResourceExhausted("plan: no cut into ", stages,
+                             " stages fits the memory; the nearest exceeds "
+                             "a VCU's budget by at least ",
+                             least_excess, " bytes");
   }
   StageSplit split;
   split.bottleneck_seconds = best[0][0];

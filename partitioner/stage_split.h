@@ -1,5 +1,5 @@
-// The stage split: where a chain of units is cut, so that the slowest stage is as fast as can be and
-// each fits its VCU's memory.
+// The stage split: where a chain of units is cut, so that the slowest stage is as fast as can be
+// and each fits its VCU's memory.
 #pragma once
 
 #include <cstdint>
@@ -22,17 +22,17 @@ struct StageSplitOptions {
 };
 
 struct StageSplit {
-  std::vector<int> begins;   // first unit of each stage; begins[0] = 0
+  std::vector<int> begins;  // first unit of each stage; begins[0] = 0
   double bottleneck_seconds = 0;
 };
 
-// What the search minimises: the largest over the stages of its seconds plus those of its boundaries,
-// each boundary's messages counted on both sides.
+// What the search minimises: the largest over the stages of its seconds plus those of its
+// boundaries, each boundary's messages counted on both sides.
 double StageSeconds(const StageSplitOptions& options, int stage, int begin, int end);
 int64_t StageBytes(const StageSplitOptions& options, int stage, int begin, int end);
 
-// By dynamic programming over (stage, first unit): exact. kInvalidArgument: fewer places to cut than
-// stages. kResourceExhausted: no split fits, with the smallest excess of bytes that was found.
+// By dynamic programming over (stage, first unit): exact. kInvalidArgument: fewer places to cut
+// than stages. kResourceExhausted: no split fits, with the smallest excess of bytes that was found.
 StatusOr<StageSplit> SplitStages(const StageSplitOptions& options);
 
 }  // namespace oc

@@ -35,8 +35,8 @@ StatusOr<int64_t> MemoryFor(const Wanted& w, const DeviceInfo& info, int sharers
   const int64_t share = info.memory_bytes / 10 * 9 / std::max(1, sharers);
   if (w.memory_bytes == 0) return share;
   if (w.memory_bytes > info.memory_bytes) {
-    return ResourceExhausted("cluster: ", w.memory_bytes, " bytes asked of ", info.name, ", it has ",
-                             info.memory_bytes);
+    return ResourceExhausted("cluster: ", w.memory_bytes, " bytes asked of ", info.name,
+                             ", it has ", info.memory_bytes);
   }
   return w.memory_bytes;
 }
@@ -44,10 +44,11 @@ StatusOr<int64_t> MemoryFor(const Wanted& w, const DeviceInfo& info, int sharers
 json ToJson(const VcuSpec& v) {
   std::vector<std::string> dtypes;
   for (DType d : v.dtypes) dtypes.push_back(Name(d));
-  return {{"name", v.name}, {"device", v.device}, {"kind", v.kind}, {"process", v.process},
-          {"host", v.host}, {"threads", v.threads}, {"cores", v.cores},
-          {"memory_bytes", v.memory_bytes}, {"dtypes", dtypes},
-          {"enforcement", static_cast<int>(v.enforcement)}};
+  return {{"name", v.name},   {"device", v.device},
+          {"kind", v.kind},   {"process", v.process},
+          {"host", v.host},   {"threads", v.threads},
+          {"cores", v.cores}, {"memory_bytes", v.memory_bytes},
+          {"dtypes", dtypes}, {"enforcement", static_cast<int>(v.enforcement)}};
 }
 
 StatusOr<std::vector<VcuSpec>> FromJson(const std::string& text) {
@@ -106,7 +107,8 @@ StatusOr<std::vector<Wanted>> WantedOnHost(const DiscoverOptions& options, const
     }
     return ranks;
   }
-  const size_t n = options.vcus > 0 ? static_cast<size_t>(options.vcus) : std::max<size_t>(1, devices);
+  const size_t n =
+      options.vcus > 0 ? static_cast<size_t>(options.vcus) : std::max<size_t>(1, devices);
   return std::vector<Wanted>(n, Wanted{"cpu"});
 }
 
@@ -160,7 +162,7 @@ StatusOr<Cluster> Cluster::Discover(const DiscoverOptions& options) {
   std::vector<Device*> device_of;
   std::map<std::string, size_t> next;
   for (const Wanted& w : wanted) {
-    OC_ASSIGN_OR_RETURN(std::vector<Device*>* list, devices_of(w.device));
+    OC_ASSIGN_OR_RETURN(std::vector<Device*> * list, devices_of(w.device));
     device_of.push_back((*list)[next[w.device]++ % list->size()]);
     ++sharers[device_of.back()];
   }
@@ -170,9 +172,8 @@ StatusOr<Cluster> Cluster::Discover(const DiscoverOptions& options) {
   for (size_t i = 0; i < wanted.size(); ++i) {
     Device& device = *device_of[i];
     const DeviceInfo& info = device.info();
-    const int cores = wanted[i].cores > 0
-                          ? wanted[i].cores
-                          : std::max(1, info.threads / sharers[&device]);
+    const int cores =
+        wanted[i].cores > 0 ? wanted[i].cores : std::max(1, info.threads / sharers[&device]);
     if (cores > info.threads) {
       return ResourceExhausted("cluster: ", cores, " cores asked of ", info.name, ", it has ",
                                info.threads);
@@ -183,22 +184,30 @@ StatusOr<Cluster> Cluster::Discover(const DiscoverOptions& options) {
     if (job.world_size() > 1 && static_cast<int>(i) != job.local_rank()) continue;
     OC_ASSIGN_OR_RETURN(const int64_t memory, MemoryFor(wanted[i], info, sharers[&device]));
     const std::vector<int> pinned = TakeCores(info, first, cores);
-    OC_ASSIGN_OR_RETURN(auto slice, device.CreateSlice({.threads = cores, .cores = pinned,
-                                                        .memory_bytes = memory + kReserve}));
+    OC_ASSIGN_OR_RETURN(
+        auto slice,
+        device.CreateSlice({.threads = cores, .cores = pinned, .memory_bytes = memory + kReserve}));
     mine.push_back({.name = absl::StrCat(wanted[i].device, ":", job.rank(), ".", mine.size()),
-                    .device = wanted[i].device, .kind = slice->kind(), .process = job.rank(),
-                    .host = job.host(), .threads = cores, .cores = pinned, .memory_bytes = memory,
-                    .dtypes = slice->dtypes(), .enforcement = slice->enforcement()});
+                    .device = wanted[i].device,
+                    .kind = slice->kind(),
+                    .process = job.rank(),
+                    .host = job.host(),
+                    .threads = cores,
+                    .cores = pinned,
+                    .memory_bytes = memory,
+                    .dtypes = slice->dtypes(),
+                    .enforcement = slice->enforcement()});
     slices.push_back(std::move(slice));
   }
   if (shared && job.local_rank() == 0) {
-    OC_LOG_WARNING("more VCUs than cores on ", job.host(), ": they share them, and no speed is claimed");
+    OC_LOG_WARNING("more VCUs than cores on ", job.host(),
+                   ": they share them, and no speed is claimed");
   }
 
   json list = json::array();
   for (const VcuSpec& v : mine) list.push_back(ToJson(v));
-  OC_ASSIGN_OR_RETURN(auto lists, job.AllGather(list.dump(), "virtual compute units",
-                                                options.timeout_seconds));
+  OC_ASSIGN_OR_RETURN(auto lists,
+                      job.AllGather(list.dump(), "virtual compute units", options.timeout_seconds));
   std::vector<int> per_process;
   for (const std::string& text : lists) {
     OC_ASSIGN_OR_RETURN(std::vector<VcuSpec> specs, FromJson(text));

@@ -17,9 +17,9 @@
 namespace oc {
 
 struct DiscoverOptions {
-  ClusterConfig config;         // empty: auto
-  // How many VCUs a process that is alone makes of its host where config is auto: 0: one a NUMA node and
-  // device.
+  ClusterConfig config;  // empty: auto
+  // How many VCUs a process that is alone makes of its host where config is auto: 0: one a NUMA
+  // node and device.
   int vcus = 0;
   // The devices; null: the built-in leaves.
   const DeviceRegistry* registry = nullptr;
@@ -29,9 +29,9 @@ struct DiscoverOptions {
 
 class Cluster {
  public:
-  // Joins the launcher's job, if there is one; makes the VCUs. kInvalidArgument for entries that name no
-  // device; kResourceExhausted for more cores or memory than there are. More VCUs than cores share them:
-  // a warning.
+  // Joins the launcher's job, if there is one; makes the VCUs. kInvalidArgument for entries that
+  // name no device; kResourceExhausted for more cores or memory than there are. More VCUs than
+  // cores share them: a warning.
   static StatusOr<Cluster> Discover(const DiscoverOptions& options = {});
   Cluster(Cluster&&) = default;
   Cluster& operator=(Cluster&&) = default;
@@ -47,8 +47,8 @@ class Cluster {
 
   // Of a dead or stopped peer: its process, and why. Ok while all live. Thread-safe.
   Status failure() const;
-  // Leaves the job in order, together with all others: nobody is reported dead. After a failure the job is
-  // abandoned without asking anybody.
+  // Leaves the job in order, together with all others: nobody is reported dead. After a failure the
+  // job is abandoned without asking anybody.
   Status Leave(double timeout_seconds);
   // Tells the others that this process gives up, and why.
   void GiveUp(const Status& reason);

@@ -61,8 +61,8 @@ struct VcuState {
   std::map<std::string, std::unique_ptr<PreparedOp>> prepared;  // by cost key
   std::vector<std::unique_ptr<Queue>> queues;                   // per lane
   std::vector<std::unique_ptr<Event>> events;
-  std::vector<std::vector<std::byte>> staging;                  // per lane: where memory is not the host's
-  std::vector<std::unique_ptr<Group>> groups;                   // by group id; null where not a member
+  std::vector<std::vector<std::byte>> staging;  // per lane: where memory is not the host's
+  std::vector<std::unique_ptr<Group>> groups;   // by group id; null where not a member
   std::vector<std::thread> threads;
 };
 
@@ -142,10 +142,11 @@ Status StepExecutor::Add(Vcu& vcu) {
     if (vcu.transport() == nullptr) {
       return InvalidArgument("execute: VCU ", p.name, " is in a group but has no transport");
     }
-    state->groups.back() = std::make_unique<Group>(
-        *vcu.transport(), members,
-        GroupOptions{.id = static_cast<int64_t>(g), .epoch = options_.epoch,
-                     .timeout_seconds = options_.timeout_seconds});
+    state->groups.back() =
+        std::make_unique<Group>(*vcu.transport(), members,
+                                GroupOptions{.id = static_cast<int64_t>(g),
+                                             .epoch = options_.epoch,
+                                             .timeout_seconds = options_.timeout_seconds});
   }
   vcus_.push_back(std::move(state));
   return OkStatus();
@@ -160,21 +161,22 @@ Status StepExecutor::PrepareSegments(VcuState& v) {
       const std::string unique = absl::StrCat(call.cost_key, call.attrs.ToString());
       std::unique_ptr<PreparedOp>& exact = call.def->random ? v.prepared[unique] : op;
       if (exact == nullptr) {
-        auto prepared = v.vcu->slice().Prepare({.def = call.def, .attrs = call.attrs,
+        auto prepared = v.vcu->slice().Prepare({.def = call.def,
+                                                .attrs = call.attrs,
                                                 .inputs = call.input_types,
                                                 .outputs = call.output_types,
                                                 .accumulate = call.accumulate});
         if (!prepared.ok()) {
-          return Annotate(prepared.status(), absl::StrCat("prepare ", segment.name, " on VCU ",
-                                                          v.program->name));
+          return Annotate(prepared.status(),
+                          absl::StrCat("prepare ", segment.name, " on VCU ", v.program->name));
         }
         exact = std::move(prepared).value();
       }
       const int64_t planned = call.workspace == kNone ? 0 : segment.slots[call.workspace].bytes;
       if (exact->workspace_bytes() > planned) {
-        return FailedPrecondition("op ", call.cost_key, " on VCU ", v.program->name, " needs ",
-                                  exact->workspace_bytes(), " bytes of workspace, the profile says ",
-                                  planned, ": profile again");
+        return FailedPrecondition(
+            "op ", call.cost_key, " on VCU ", v.program->name, " needs ", exact->workspace_bytes(),
+            " bytes of workspace, the profile says ", planned, ": profile again");
       }
       calls.push_back({exact.get(), call.inputs, call.outputs, call.workspace});
     }
@@ -208,9 +210,8 @@ void StepExecutor::BindCommand(VcuState& v, int index) {
 void StepExecutor::Start() {
   for (auto& v : vcus_) {
     for (size_t lane = 0; lane < v->lane_commands.size(); ++lane) {
-      v->threads.emplace_back([this, state = v.get(), lane] {
-        LaneLoop(*state, static_cast<int>(lane));
-      });
+      v->threads.emplace_back(
+          [this, state = v.get(), lane] { LaneLoop(*state, static_cast<int>(lane)); });
     }
   }
 }
@@ -232,9 +233,11 @@ void StepExecutor::LaneLoop(VcuState& v, int lane) {
         state.end_nanos = NowNanos();
         if (!status.ok()) {
           const Command& c = v.program->commands[index];
-          Fail(Annotate(status, absl::StrCat(
-              "VCU ", v.program->name, ", ", Name(c.kind), " ", c.name,
-              c.micro_batch == kNone ? "" : absl::StrCat(" of micro-batch ", c.micro_batch))));
+          Fail(Annotate(
+              status,
+              absl::StrCat(
+                  "VCU ", v.program->name, ", ", Name(c.kind), " ", c.name,
+                  c.micro_batch == kNone ? "" : absl::StrCat(" of micro-batch ", c.micro_batch))));
         }
       }
       state.done.store(round, std::memory_order_release);
@@ -312,7 +315,8 @@ Status StepExecutor::RunCollective(VcuState& v, const Command& c) {
   }
   const std::span<std::byte> scratch =
       c.writes.size() > 1 ? v.vcu->view(c.writes[1]) : std::span<std::byte>();
-  return AllReduceInPlace(*v.groups[c.group], {.bytes = data, .dtype = c.dtype, .scratch = scratch});
+  return AllReduceInPlace(*v.groups[c.group],
+                          {.bytes = data, .dtype = c.dtype, .scratch = scratch});
 }
 
 Status StepExecutor::RunCommand(VcuState& v, int lane, int index) {
@@ -321,7 +325,8 @@ Status StepExecutor::RunCommand(VcuState& v, int lane, int index) {
   // Messages of different executors over one transport are kept apart by the epoch.
   const int64_t tag = c.tag + (options_.epoch << 40);
   switch (c.kind) {
-    case CommandKind::kCompute: return RunCompute(v, lane, v.commands[index]);
+    case CommandKind::kCompute:
+      return RunCompute(v, lane, v.commands[index]);
     case CommandKind::kSend: {
       OC_ASSIGN_OR_RETURN(auto bytes, HostBytes(v, lane, c.reads[0], /*read=*/true));
       return v.vcu->transport()->Send(c.peer, tag, bytes, timeout);
@@ -331,10 +336,10 @@ Status StepExecutor::RunCommand(VcuState& v, int lane, int index) {
       OC_RETURN_IF_ERROR(v.vcu->transport()->Recv(c.peer, tag, bytes, timeout));
       return WriteBack(v, lane, c.writes[0], bytes);
     }
-    case CommandKind::kCollective: return RunCollective(v, c);
+    case CommandKind::kCollective:
+      return RunCollective(v, c);
     case CommandKind::kCopy: {
-      OC_RETURN_IF_ERROR(
-          v.queues[lane]->Copy(v.vcu->range(c.writes[0]), v.vcu->range(c.reads[0])));
+      OC_RETURN_IF_ERROR(v.queues[lane]->Copy(v.vcu->range(c.writes[0]), v.vcu->range(c.reads[0])));
       return Synchronize(v, lane);
     }
     case CommandKind::kFeed: {

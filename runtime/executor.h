@@ -1,5 +1,5 @@
-// Runs Programs on the VCUs of this process: a thread a lane, which waits for what its commands wait
-// for and then runs them in order. After Create, a step allocates nothing.
+// Runs Programs on the VCUs of this process: a thread a lane, which waits for what its commands
+// wait for and then runs them in order. After Create, a step allocates nothing.
 //
 //   OC_ASSIGN_OR_RETURN(auto executor, Executor::Create(program, vcus, options));
 //   OC_RETURN_IF_ERROR(executor->Run(host));
@@ -22,7 +22,8 @@ class StepHost {
  public:
   virtual ~StepHost() = default;
   // Writes input `name` of `micro_batch` (kNone: of the step) to `to`.
-  virtual Status Feed(int vcu, const std::string& name, int micro_batch, std::span<std::byte> to) = 0;
+  virtual Status Feed(int vcu, const std::string& name, int micro_batch,
+                      std::span<std::byte> to) = 0;
   // Takes a result; `from` is valid during the call.
   virtual Status Snapshot(int vcu, const std::string& name, int micro_batch,
                           std::span<const std::byte> from) = 0;
@@ -34,13 +35,14 @@ struct ExecutorOptions {
 };
 
 struct VcuTimes {
-  double step_seconds = 0;      // from the first command's start to the last one's end
+  double step_seconds = 0;  // from the first command's start to the last one's end
   double compute_seconds = 0;
   double exposed_comm_seconds = 0;  // transfers while nothing computed
-  double bubble_fraction = 0;   // 1 - compute / step
+  double bubble_fraction = 0;       // 1 - compute / step
 };
 
-// How many calls each implementation of a device ran in a step, by name ("onednn", "cpu", "reference").
+// How many calls each implementation of a device ran in a step, by name ("onednn", "cpu",
+// "reference").
 struct ImplementationCount {
   std::string op;
   std::string implementation;
@@ -50,15 +52,16 @@ struct ImplementationCount {
 class Executor {
  public:
   // `vcus`: those of this process, in any order; the Program and they must outlive the executor.
-  // Prepares every op, reserves nothing: Vcu::Reserve comes first. Errors of Slice::Prepare name op and VCU.
+  // Prepares every op, reserves nothing: Vcu::Reserve comes first. Errors of Slice::Prepare name op
+  // and VCU.
   static StatusOr<std::unique_ptr<Executor>> Create(const Program& program,
                                                     const std::vector<Vcu*>& vcus,
                                                     const ExecutorOptions& options);
   virtual ~Executor() = default;
 
-  // One step on all VCUs of this process. Blocks until every command has ended; one thread at a time. The
-  // first error of any lane ends all others (transports are aborted) and is returned, naming VCU and
-  // command; the executor is then of no further use.
+  // One step on all VCUs of this process. Blocks until every command has ended; one thread at a
+  // time. The first error of any lane ends all others (transports are aborted) and is returned,
+  // naming VCU and command; the executor is then of no further use.
   virtual Status Run(StepHost& host) = 0;
 
   // Of the last step. `vcu`: index in the cluster, of this process.

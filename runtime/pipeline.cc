@@ -55,7 +55,9 @@ double Flops(const Graph& graph) {
 class ElasticPipeline::TrainHost : public StepHost {
  public:
   TrainHost(const ElasticPipeline& pipeline, std::span<const MicroBatch> batches, double lr)
-      : pipeline_(pipeline), batches_(batches), lr_(static_cast<float>(lr)),
+      : pipeline_(pipeline),
+        batches_(batches),
+        lr_(static_cast<float>(lr)),
         results_(pipeline.program().metrics.size(), 0.0f) {}
 
   Status Feed(int vcu, const std::string& name, int g, std::span<std::byte> to) override {
@@ -65,8 +67,9 @@ class ElasticPipeline::TrainHost : public StepHost {
       std::memcpy(to.data() + to.size() - 4, &stop, 4);
       return OkStatus();
     }
-    if (name == "rng") return Store<int64_t>(to, RngWords(pipeline_.options_.seed, pipeline_.step_,
-                                                          g * pipeline_.plan().micro_batch));
+    if (name == "rng")
+      return Store<int64_t>(
+          to, RngWords(pipeline_.options_.seed, pipeline_.step_, g * pipeline_.plan().micro_batch));
     if (name == "lr") return Store<float>(to, {{lr_}});
     if (name == "step") return Store<float>(to, {{static_cast<float>(pipeline_.step_ + 1)}});
     if (name == "inv_micro_batches") {
@@ -98,9 +101,10 @@ class ElasticPipeline::TrainHost : public StepHost {
 
 ElasticPipeline::~ElasticPipeline() = default;
 
-StatusOr<std::unique_ptr<ElasticPipeline>> ElasticPipeline::Create(
-    const Graph& model, Cluster& cluster, const HybridOptimizer& optimizer,
-    const PipelineOptions& options) {
+StatusOr<std::unique_ptr<ElasticPipeline>> ElasticPipeline::Create(const Graph& model,
+                                                                   Cluster& cluster,
+                                                                   const HybridOptimizer& optimizer,
+                                                                   const PipelineOptions& options) {
   OC_RETURN_IF_ERROR(CheckOptions(options));
   OC_RETURN_IF_ERROR(CheckSchedule(optimizer.options().schedule));
   std::unique_ptr<ElasticPipeline> pipeline(new ElasticPipeline(cluster, optimizer, options));
@@ -161,8 +165,9 @@ Status ElasticPipeline::LoadProfile() {
     }
   }
   // All start from the same costs, whatever their disks hold.
-  OC_ASSIGN_OR_RETURN(const std::string shared,
-                      cluster_.job().Broadcast(costs_.ToJson(), 0, "profile", options_.timeout_seconds));
+  OC_ASSIGN_OR_RETURN(
+      const std::string shared,
+      cluster_.job().Broadcast(costs_.ToJson(), 0, "profile", options_.timeout_seconds));
   OC_ASSIGN_OR_RETURN(costs_, CostTable::FromJson(shared));
   OC_RETURN_IF_ERROR(ProfileGraphs(cluster_, joint_, &update_, costs_,
                                    {.seconds = options_.profile_seconds,
@@ -218,23 +223,24 @@ Status ElasticPipeline::MakePlan() {
     } else {
       auto planned = partitioner.Partition(partition);
       status = planned.status();
-      text = planned.ok() ? planned->plan.ToJson()
-                          : absl::StrCat(absl::IsResourceExhausted(status) ? "?" : "!",
-                                         status.message());
+      text = planned.ok()
+                 ? planned->plan.ToJson()
+                 : absl::StrCat(absl::IsResourceExhausted(status) ? "?" : "!", status.message());
     }
   }
   OC_ASSIGN_OR_RETURN(text, cluster_.job().Broadcast(text, 0, "plan", options_.timeout_seconds));
   OC_RETURN_IF_ERROR(status);
   if (!text.empty() && text[0] == '?') return ResourceExhausted(text.substr(1));
-  if (!text.empty() && text[0] == '!') return InvalidArgument("rank 0 could not plan: ", text.substr(1));
+  if (!text.empty() && text[0] == '!')
+    return InvalidArgument("rank 0 could not plan: ", text.substr(1));
   OC_ASSIGN_OR_RETURN(Plan plan, Plan::FromJson(text));
   if (plan.graph_fingerprint != GraphFingerprint(joint_)) {
     return InvalidArgument("plan: it was made for another model or micro-batch (graph ",
                            plan.graph_fingerprint, ", this one is ", GraphFingerprint(joint_), ")");
   }
   OC_ASSIGN_OR_RETURN(planned_, partitioner.Realize(std::move(plan), partition));
-  OC_RETURN_IF_ERROR(cluster_.job().Agree(
-      absl::StrFormat("%016x", Fingerprint(planned_.program)), "program", options_.timeout_seconds));
+  OC_RETURN_IF_ERROR(cluster_.job().Agree(absl::StrFormat("%016x", Fingerprint(planned_.program)),
+                                          "program", options_.timeout_seconds));
   std::set<int64_t> mine;
   for (const auto& vcu : cluster_.vcus()) {
     for (const Command& c : program().vcus[vcu->index()].commands) {
@@ -249,10 +255,9 @@ Status ElasticPipeline::MakePlan() {
 }
 
 Status ElasticPipeline::MakeExecutor() {
-  OC_ASSIGN_OR_RETURN(executor_,
-                      Executor::Create(program(), cluster_.local(),
-                                       {.timeout_seconds = options_.timeout_seconds,
-                                        .epoch = next_epoch_++}));
+  OC_ASSIGN_OR_RETURN(executor_, Executor::Create(program(), cluster_.local(),
+                                                  {.timeout_seconds = options_.timeout_seconds,
+                                                   .epoch = next_epoch_++}));
   return OkStatus();
 }
 
@@ -271,8 +276,8 @@ StatusOr<Batches> ElasticPipeline::UseData(const Dataset& dataset, int64_t steps
     if (v.kind != ValueKind::kData) continue;
     const int feature = dataset.FindFeature(v.name);
     if (feature < 0) {
-      return InvalidArgument("the data set has no feature '", v.name, "', which model ", model_.name,
-                             " reads");
+      return InvalidArgument("the data set has no feature '", v.name, "', which model ",
+                             model_.name, " reads");
     }
     const RowLayout& layout = dataset.layouts()[feature];
     if (layout.dtype != v.type.dtype || layout.bytes * options_.micro_batch != v.type.bytes()) {
@@ -281,22 +286,25 @@ StatusOr<Batches> ElasticPipeline::UseData(const Dataset& dataset, int64_t steps
                              " reads ", v.type.ToString(), " for ", options_.micro_batch);
     }
   }
-  SampleOrderOptions order{.size = dataset.size(), .micro_batch = options_.micro_batch,
-                           .micro_batches = planned_.plan.micro_batches, .shuffle = true,
+  SampleOrderOptions order{.size = dataset.size(),
+                           .micro_batch = options_.micro_batch,
+                           .micro_batches = planned_.plan.micro_batches,
+                           .shuffle = true,
                            .seed = options_.seed};
   OC_RETURN_IF_ERROR(SampleOrder::Validate(order));
   dataset_ = &dataset;
   loader_.reset();
   if (!mine_.empty()) {
-    OC_ASSIGN_OR_RETURN(loader_, Loader::Create(dataset, {.order = order, .mine = mine_,
+    OC_ASSIGN_OR_RETURN(loader_, Loader::Create(dataset, {.order = order,
+                                                          .mine = mine_,
                                                           .first_step = step_,
                                                           .workers = options_.data_workers}));
   }
   return Batches(SampleOrder(order), step_, steps);
 }
 
-// This process's micro-batches of `batch`: from the loader where it is the loader's next one, else read
-// now.
+// This process's micro-batches of `batch`: from the loader where it is the loader's next one, else
+// read now.
 StatusOr<std::span<const MicroBatch>> ElasticPipeline::Load(const Batch& batch) {
   if (mine_.empty()) return std::span<const MicroBatch>();
   if (loader_ != nullptr && loader_->position() == batch.step) {
@@ -353,8 +361,8 @@ StatusOr<StepResult> ElasticPipeline::Step(const Batch& batch) {
   result.stop = result.metrics["stop"] > 0;
   result.data_wait_seconds = loaded - begin;
   for (const auto& vcu : cluster_.vcus()) {
-    result.exposed_comm_seconds = std::max(result.exposed_comm_seconds,
-                                           executor_->times(vcu->index()).exposed_comm_seconds);
+    result.exposed_comm_seconds =
+        std::max(result.exposed_comm_seconds, executor_->times(vcu->index()).exposed_comm_seconds);
   }
   result.seconds = NowSeconds() - begin;
   return result;

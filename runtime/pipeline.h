@@ -1,5 +1,5 @@
-// ElasticPipeline: the training API. A model, a cluster and an optimizer become a plan and a Program;
-// Step runs it.
+// ElasticPipeline: the training API. A model, a cluster and an optimizer become a plan and a
+// Program; Step runs it.
 //
 //   OC_ASSIGN_OR_RETURN(auto pipeline, oc::ElasticPipeline::Create(
 //       model, cluster, optimizer, {.micro_batch = 8, .global_batch = 512, .pipeline_depth = 2}));
@@ -36,65 +36,68 @@ struct PipelineOptions {
   std::optional<int64_t> pipeline_depth;
   std::optional<int64_t> data_parallel;
   std::string schedule = "auto";
-  // marked: activations of marked modules are computed again in backward; none: all are kept; auto: kept
-  // where the memory allows.
+  // marked: activations of marked modules are computed again in backward; none: all are kept; auto:
+  // kept where the memory allows.
   std::string recompute = "auto";
-  std::vector<std::string> stages;   // modules to cut after
+  std::vector<std::string> stages;  // modules to cut after
   AmpLevel amp_level = AmpLevel::kO0;
   AllReduce allreduce_algorithm = AllReduce::kAuto;
   int shard = 0;
-  uint64_t seed = 1;                 // of initial values, data order and dropout
-  int64_t total_steps = 0;           // what learning-rate schedules run towards
+  uint64_t seed = 1;        // of initial values, data order and dropout
+  int64_t total_steps = 0;  // what learning-rate schedules run towards
   int data_workers = 1;
-  double timeout_seconds = 30;       // of every blocking call between VCUs
-  std::string plan_json;             // a plan to run again, instead of planning
-  std::string profile_path;          // op costs are read from and kept in this file, if given
+  double timeout_seconds = 30;  // of every blocking call between VCUs
+  std::string plan_json;        // a plan to run again, instead of planning
+  std::string profile_path;     // op costs are read from and kept in this file, if given
   double profile_seconds = 3;
   int64_t epoch = 0;
 };
 
 struct StepResult {
-  int64_t step = 0;            // steps done, this one included
-  double loss = 0;             // mean over the global batch
+  int64_t step = 0;  // steps done, this one included
+  double loss = 0;   // mean over the global batch
   double lr = 0;
-  double grad_norm = 0;        // before clipping
-  std::map<std::string, double> metrics;  // sums over the global batch: "correct", "loss_count", ...
-  double seconds = 0;          // whole, waiting for data included
+  double grad_norm = 0;  // before clipping
+  std::map<std::string, double>
+      metrics;         // sums over the global batch: "correct", "loss_count", ...
+  double seconds = 0;  // whole, waiting for data included
   double data_wait_seconds = 0;
   double exposed_comm_seconds = 0;  // the largest of this process's VCUs
-  bool stop = false;           // some process asked to stop (RequestStop)
+  bool stop = false;                // some process asked to stop (RequestStop)
 };
 
 struct EvalResult {
   double loss = 0;
-  double count = 0;            // of what the loss is a mean over
+  double count = 0;  // of what the loss is a mean over
   std::map<std::string, double> metrics;
-  std::optional<double> accuracy() const;  // correct / count, where the model counts correct answers
+  std::optional<double> accuracy()
+      const;  // correct / count, where the model counts correct answers
 };
 
 class ElasticPipeline {
  public:
-  // Plans, checks, measures and initialises. Errors of every part, as they say; kUnimplemented for what
-  // is not built. `cluster` must outlive the pipeline; the optimizer is copied.
+  // Plans, checks, measures and initialises. Errors of every part, as they say; kUnimplemented for
+  // what is not built. `cluster` must outlive the pipeline; the optimizer is copied.
   static StatusOr<std::unique_ptr<ElasticPipeline>> Create(const Graph& model, Cluster& cluster,
                                                            const HybridOptimizer& optimizer,
                                                            const PipelineOptions& options);
   ~ElasticPipeline();
 
-  // Training reads `dataset`, which must outlive its use; its features are the model's data inputs by
-  // name. Returns the batches of `steps` steps from the present one on. Starts prefetching.
+  // Training reads `dataset`, which must outlive its use; its features are the model's data inputs
+  // by name. Returns the batches of `steps` steps from the present one on. Starts prefetching.
   StatusOr<Batches> UseData(const Dataset& dataset, int64_t steps);
   // One step on the samples of `batch` (indices only: each process loads those that its VCUs take).
   StatusOr<StepResult> Step(const Batch& batch);
   // Loss and metrics over the whole data set, in order; the last micro-batch may be smaller.
   StatusOr<EvalResult> Evaluate(const Dataset& dataset);
-  // Runs the model forward on one micro-batch of `inputs` and returns output `name` on every process.
+  // Runs the model forward on one micro-batch of `inputs` and returns output `name` on every
+  // process.
   StatusOr<Tensor> Forward(const std::map<std::string, Tensor>& inputs, const std::string& name);
 
   // Writes DIR/step-N (atomic) and keeps the newest `keep`; returns its path.
   StatusOr<std::string> Save(const std::string& dir, int keep = 0, const std::string& config = "");
-  // Takes state, step and data position from a checkpoint folder of any plan. kInvalidArgument where a
-  // variable is missing or has another type.
+  // Takes state, step and data position from a checkpoint folder of any plan. kInvalidArgument
+  // where a variable is missing or has another type.
   Status Load(const std::string& path);
   // Initial values from a safetensors file; every parameter must be there (strict), by name.
   Status LoadWeights(const std::string& path);
@@ -138,7 +141,8 @@ class ElasticPipeline {
     std::unique_ptr<Executor> executor;
   };
 
-  ElasticPipeline(Cluster& cluster, const HybridOptimizer& optimizer, const PipelineOptions& options)
+  ElasticPipeline(Cluster& cluster, const HybridOptimizer& optimizer,
+                  const PipelineOptions& options)
       : cluster_(cluster), optimizer_(optimizer), options_(options) {}
   Status BuildGraphs(const Graph& model, bool recompute);
   Status LoadProfile();
@@ -155,8 +159,8 @@ class ElasticPipeline {
   Cluster& cluster_;
   HybridOptimizer optimizer_;
   PipelineOptions options_;
-  Graph model_;              // as given
-  Graph joint_, update_;     // bound
+  Graph model_;           // as given
+  Graph joint_, update_;  // bound
   CostTable costs_;
   PlannedProgram planned_;
   std::unique_ptr<Executor> executor_;
@@ -167,7 +171,7 @@ class ElasticPipeline {
   int64_t process_bytes_before_ = 0;
   bool recomputes_ = false;
   std::map<int, int64_t> reserved_step_bytes_;  // by VCU, where inference needs more than training
-  std::vector<int64_t> mine_;  // logical micro-batches that this process loads
+  std::vector<int64_t> mine_;                   // logical micro-batches that this process loads
   const Dataset* dataset_ = nullptr;
   std::unique_ptr<Loader> loader_;
   std::vector<MicroBatch> direct_;  // for batches that are not the loader's

@@ -18,7 +18,10 @@ class ElasticPipeline::EvalHost : public StepHost {
   // Micro-batch g of the Program is batches[g].
   EvalHost(const ElasticPipeline& pipeline, const Program& program, const Dataset* dataset,
            std::span<const MicroBatch> batches, const std::map<std::string, Tensor>* inputs)
-      : pipeline_(pipeline), dataset_(dataset), batches_(batches), inputs_(inputs),
+      : pipeline_(pipeline),
+        dataset_(dataset),
+        batches_(batches),
+        inputs_(inputs),
         results_(program.metrics.size(), 0.0f) {}
 
   Status Feed(int, const std::string& name, int g, std::span<std::byte> to) override {
@@ -35,7 +38,8 @@ class ElasticPipeline::EvalHost : public StepHost {
     }
     const std::span<const std::byte> from = it->second.bytes();
     if (from.size() != to.size()) {
-      return InvalidArgument("input ", name, " has ", from.size(), " bytes, the model takes ", to.size());
+      return InvalidArgument("input ", name, " has ", from.size(), " bytes, the model takes ",
+                             to.size());
     }
     std::memcpy(to.data(), from.data(), to.size());
     return OkStatus();
@@ -70,7 +74,8 @@ std::optional<double> EvalResult::accuracy() const {
   return it->second / count;
 }
 
-// A Program for micro-batches of one size; counts[r]: how many of them replica r of each stage takes.
+// A Program for micro-batches of one size; counts[r]: how many of them replica r of each stage
+// takes.
 StatusOr<ElasticPipeline::Inference*> ElasticPipeline::InferenceFor(int64_t micro_batch,
                                                                     const std::vector<int>& counts,
                                                                     const std::string& fetch) {
@@ -102,8 +107,8 @@ StatusOr<ElasticPipeline::Inference*> ElasticPipeline::InferenceFor(int64_t micr
     LowerOptions options = MakePartitionOptions().lower;
     options.state_of = &planned_.program;
     if (!fetch.empty()) options.fetch = {fetch};
-    OC_ASSIGN_OR_RETURN(made->program, Lower({made->graph, nullptr, made->plan, cluster_.spec(),
-                                              costs}, options));
+    OC_ASSIGN_OR_RETURN(made->program,
+                        Lower({made->graph, nullptr, made->plan, cluster_.spec(), costs}, options));
     OC_RETURN_IF_ERROR(Verify(made->program, cluster_.spec()));
     entry = std::move(made);
   }
@@ -118,21 +123,24 @@ StatusOr<ElasticPipeline::Inference*> ElasticPipeline::InferenceFor(int64_t micr
     OC_RETURN_IF_ERROR(vcu->Reserve(p.state_bytes, p.step_bytes));
   }
   if (entry->executor == nullptr) {
-    OC_ASSIGN_OR_RETURN(entry->executor,
-                        Executor::Create(entry->program, cluster_.local(),
-                                         {.timeout_seconds = options_.timeout_seconds,
-                                          .epoch = next_epoch_++}));
+    OC_ASSIGN_OR_RETURN(
+        entry->executor,
+        Executor::Create(entry->program, cluster_.local(),
+                         {.timeout_seconds = options_.timeout_seconds, .epoch = next_epoch_++}));
   }
   return entry.get();
 }
 
 StatusOr<EvalResult> ElasticPipeline::Evaluate(const Dataset& dataset) {
   if (dataset.size() < 1) return InvalidArgument("evaluate: the data set is empty");
-  if (model_.loss_sum == kNone) return InvalidArgument("evaluate: model ", model_.name, " has no loss");
+  if (model_.loss_sum == kNone)
+    return InvalidArgument("evaluate: model ", model_.name, " has no loss");
   const int64_t b = options_.micro_batch;
   const int replicas = static_cast<int>(planned_.plan.stages[0].vcus.size());
-  // Rounds keep the pipeline full; what is left over goes to fewer micro-batches, at last to a smaller one.
-  const int64_t round = static_cast<int64_t>(replicas) * std::max(4, 2 * planned_.plan.pipeline_depth());
+  // Rounds keep the pipeline full; what is left over goes to fewer micro-batches, at last to a
+  // smaller one.
+  const int64_t round =
+      static_cast<int64_t>(replicas) * std::max(4, 2 * planned_.plan.pipeline_depth());
   EvalResult result;
   std::vector<MicroBatch> batches;
   for (int64_t g = 0; g < round; ++g) batches.emplace_back(dataset, b);
@@ -143,7 +151,7 @@ StatusOr<EvalResult> ElasticPipeline::Evaluate(const Dataset& dataset) {
     for (int r = 0; r < replicas; ++r) {
       counts[r] = static_cast<int>(count / replicas + (r < count % replicas ? 1 : 0));
     }
-    OC_ASSIGN_OR_RETURN(Inference* inference, InferenceFor(size, counts, ""));
+    OC_ASSIGN_OR_RETURN(Inference * inference, InferenceFor(size, counts, ""));
     std::vector<int64_t> indices(static_cast<size_t>(size));
     for (int64_t g = 0; g < count; ++g) {
       for (int64_t i = 0; i < size; ++i) indices[i] = at++;
@@ -175,10 +183,11 @@ StatusOr<Tensor> ElasticPipeline::Forward(const std::map<std::string, Tensor>& i
                                           const std::string& name) {
   if (inputs.empty()) return InvalidArgument("forward: no inputs");
   const Shape& shape = inputs.begin()->second.shape();
-  if (shape.rank() < 1) return InvalidArgument("forward: input ", inputs.begin()->first, " has no batch");
+  if (shape.rank() < 1)
+    return InvalidArgument("forward: input ", inputs.begin()->first, " has no batch");
   std::vector<int> counts(planned_.plan.stages[0].vcus.size(), 0);
   counts[0] = 1;
-  OC_ASSIGN_OR_RETURN(Inference* inference, InferenceFor(shape[0].size(), counts, name));
+  OC_ASSIGN_OR_RETURN(Inference * inference, InferenceFor(shape[0].size(), counts, name));
   EvalHost host(*this, inference->program, nullptr, {}, &inputs);
   const Status ran = inference->executor->Run(host);
   if (!ran.ok()) {
@@ -193,7 +202,8 @@ StatusOr<Tensor> ElasticPipeline::Forward(const std::map<std::string, Tensor>& i
     }
   }
   const int rank = cluster_.spec().vcus[owner].process;
-  const std::string mine(reinterpret_cast<const char*>(host.fetched().data()), host.fetched().size());
+  const std::string mine(reinterpret_cast<const char*>(host.fetched().data()),
+                         host.fetched().size());
   OC_ASSIGN_OR_RETURN(const std::string bytes,
                       cluster_.job().Broadcast(mine, rank, "output", options_.timeout_seconds));
   for (const auto& [output, v] : inference->graph.outputs) {

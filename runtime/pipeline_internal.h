@@ -30,7 +30,8 @@ inline Status CopyFeature(const Dataset& dataset, const MicroBatch& batch, const
   if (feature < 0) return InvalidArgument("the data set has no feature '", name, "'");
   const std::span<const std::byte> from = batch.bytes(feature);
   if (from.size() != to.size()) {
-    return Internal("input ", name, " wants ", to.size(), " bytes, the micro-batch has ", from.size());
+    return Internal("input ", name, " wants ", to.size(), " bytes, the micro-batch has ",
+                    from.size());
   }
   std::memcpy(to.data(), from.data(), to.size());
   return OkStatus();

@@ -28,7 +28,8 @@ StatusOr<std::string> ElasticPipeline::Save(const std::string& dir, int keep,
     auto staging = BeginCheckpoint(dir, step_);
     if (!staging.ok()) begun = std::string(staging.status().message());
   }
-  OC_ASSIGN_OR_RETURN(begun, job.Broadcast(begun, 0, "checkpoint folder", options_.timeout_seconds));
+  OC_ASSIGN_OR_RETURN(begun,
+                      job.Broadcast(begun, 0, "checkpoint folder", options_.timeout_seconds));
   if (begun != "ok") return absl::UnavailableError(begun);
 
   std::vector<Tensor> copies;  // of memory that the host cannot see
@@ -48,24 +49,28 @@ StatusOr<std::string> ElasticPipeline::Save(const std::string& dir, int keep,
   }
   auto written = WriteShard(StagingPath(dir, step_), absl::StrCat("rank-", job.rank()), slices);
   // Everybody tells how it went, and the first failure is everybody's.
-  OC_ASSIGN_OR_RETURN(auto texts, job.AllGather(written.ok() ? written->ToJson()
-                                                    : absl::StrCat("!", written.status().message()),
-                                                "checkpoint shards", options_.timeout_seconds));
+  OC_ASSIGN_OR_RETURN(auto texts,
+                      job.AllGather(written.ok() ? written->ToJson()
+                                                 : absl::StrCat("!", written.status().message()),
+                                    "checkpoint shards", options_.timeout_seconds));
   std::vector<ShardInfo> shards;
   for (size_t r = 0; r < texts.size(); ++r) {
     if (!texts[r].empty() && texts[r][0] == '!') {
-      return absl::UnavailableError(absl::StrCat("save checkpoint: rank ", r, ": ", texts[r].substr(1)));
+      return absl::UnavailableError(
+          absl::StrCat("save checkpoint: rank ", r, ": ", texts[r].substr(1)));
     }
     OC_ASSIGN_OR_RETURN(ShardInfo info, ShardInfo::FromJson(texts[r]));
     if (!info.tensors.empty()) shards.push_back(std::move(info));
   }
   std::string result;
   if (job.rank() == 0) {
-    Manifest manifest{.step = step_, .seed = options_.seed,
+    Manifest manifest{.step = step_,
+                      .seed = options_.seed,
                       .data = {.samples = step_ * global_batch(),
                                .dataset_size = dataset_ == nullptr ? 0 : dataset_->size()},
                       .optimizer = optimizer_.name(),
-                      .schedule = optimizer_.options().schedule.name, .plan = plan().ToJson(),
+                      .schedule = optimizer_.options().schedule.name,
+                      .plan = plan().ToJson(),
                       .config = config};
     auto path = CommitCheckpoint(dir, std::move(manifest), shards, keep);
     result = path.ok() ? *path : absl::StrCat("!", path.status().message());

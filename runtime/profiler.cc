@@ -28,8 +28,8 @@ struct Candidate {
   std::vector<double> seconds;
 };
 
-// Places operands one after the other in a ring of memory, so that what is not handed over has left the
-// near caches by the time it is used again.
+// Places operands one after the other in a ring of memory, so that what is not handed over has left
+// the near caches by the time it is used again.
 class Placer {
  public:
   Placer(Buffer& buffer) : buffer_(buffer) {}
@@ -90,8 +90,11 @@ StatusOr<CostTable> MeasureCosts(Slice& slice, const std::vector<CostRequest>& r
   std::vector<Candidate> candidates;
   int64_t largest = 0, total = 0;
   for (const CostRequest& r : requests) {
-    const OpRequest request{.def = r.def, .attrs = r.attrs, .inputs = r.inputs,
-                            .outputs = r.outputs, .accumulate = r.accumulate};
+    const OpRequest request{.def = r.def,
+                            .attrs = r.attrs,
+                            .inputs = r.inputs,
+                            .outputs = r.outputs,
+                            .accumulate = r.accumulate};
     if (r.accumulate != 0 && !slice.CanAccumulate(request)) {
       table.Set(r.key, {.supported = false});
       continue;
@@ -109,26 +112,28 @@ StatusOr<CostTable> MeasureCosts(Slice& slice, const std::vector<CostRequest>& r
   }
   if (!options.measure) {
     for (const Candidate& c : candidates) {
-      table.Set(c.request->key, {.workspace_bytes = c.op->workspace_bytes(),
-                                 .opaque_bytes = c.op->opaque_bytes()});
+      table.Set(c.request->key,
+                {.workspace_bytes = c.op->workspace_bytes(), .opaque_bytes = c.op->opaque_bytes()});
     }
     return table;
   }
   if (candidates.empty()) return table;
   constexpr int64_t kRing = int64_t{128} << 20;
-  OC_ASSIGN_OR_RETURN(auto buffer, slice.Allocate(std::max(largest + (int64_t{1} << 20),
-                                                           std::min(total, kRing)) + largest));
+  OC_ASSIGN_OR_RETURN(
+      auto buffer,
+      slice.Allocate(std::max(largest + (int64_t{1} << 20), std::min(total, kRing)) + largest));
   OC_ASSIGN_OR_RETURN(auto queue, slice.CreateQueue("profile"));
   OC_ASSIGN_OR_RETURN(auto event, slice.CreateEvent());
   Placer placer(*buffer);
   // The last round's data of the whole ring is what the next reads: fill once.
-  OC_RETURN_IF_ERROR(Fill(slice, *queue, {buffer.get(), 0, buffer->bytes() / 64 * 64}, DType::kF32));
+  OC_RETURN_IF_ERROR(
+      Fill(slice, *queue, {buffer.get(), 0, buffer->bytes() / 64 * 64}, DType::kF32));
   const BufferRange* handed = nullptr;
   for (Candidate& c : candidates) {
     for (const TensorType& t : c.request->inputs) {
       const int64_t bytes = t.bytes();
-      const bool hand_over = handed != nullptr && c.inputs.empty() && IsFloat(t.dtype) &&
-                             handed->bytes >= bytes;
+      const bool hand_over =
+          handed != nullptr && c.inputs.empty() && IsFloat(t.dtype) && handed->bytes >= bytes;
       c.inputs.push_back(hand_over ? BufferRange{handed->buffer, handed->offset, bytes}
                                    : placer.Take(bytes));
     }
@@ -211,13 +216,14 @@ Status ProfileGraphs(Cluster& cluster, const Graph& graph, const Graph* update, 
     local.Set(key, sum.first);
   }
   // Everybody comes to the exchange, also with an error: nobody waits for one who gave up.
-  OC_ASSIGN_OR_RETURN(auto texts, cluster.job().AllGather(
-                                      status.ok() ? local.ToJson() : std::string("error"),
-                                      "op costs", options.timeout_seconds));
+  OC_ASSIGN_OR_RETURN(auto texts,
+                      cluster.job().AllGather(status.ok() ? local.ToJson() : std::string("error"),
+                                              "op costs", options.timeout_seconds));
   OC_RETURN_IF_ERROR(status);
   sums.clear();
   for (size_t r = 0; r < texts.size(); ++r) {
-    if (texts[r] == "error") return absl::AbortedError(absl::StrCat("rank ", r, " failed to measure op costs"));
+    if (texts[r] == "error")
+      return absl::AbortedError(absl::StrCat("rank ", r, " failed to measure op costs"));
     OC_ASSIGN_OR_RETURN(const CostTable t, CostTable::FromJson(texts[r]));
     add(t);
   }

@@ -19,9 +19,9 @@ class Vcu {
   Slice& slice() { return *slice_; }
   Transport* transport() { return transport_.get(); }
 
-  // Makes room for arenas of at least these sizes. State keeps its contents only where its arena was
-  // already large enough. A margin beyond the sizes is reserved, not used: PeakBytes tells whether anything
-  // reached into it.
+  // Makes room for arenas of at least these sizes. State keeps its contents only where its arena
+  // was already large enough. A margin beyond the sizes is reserved, not used: PeakBytes tells
+  // whether anything reached into it.
   Status Reserve(int64_t state_bytes, int64_t step_bytes);
   // Precondition: inside the arenas.
   BufferRange range(const Range& r) const {
@@ -32,7 +32,8 @@ class Vcu {
   // Copies between host memory and a range, whatever the device; blocks.
   Status Write(const Range& to, std::span<const std::byte> from);
   Status Read(std::span<std::byte> to, const Range& from);
-  // The highest byte touched in both arenas, added up; what was reserved where the device cannot tell.
+  // The highest byte touched in both arenas, added up; what was reserved where the device cannot
+  // tell.
   int64_t PeakBytes() const;
 
  private:

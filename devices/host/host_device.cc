@@ -32,8 +32,8 @@ class HostBuffer : public Buffer {
   int64_t bytes() const override { return bytes_; }
   std::byte* data() const { return data_; }
 
-  // Pages that nobody touched are not resident; in the last resident one the last byte that is not zero
-  // counts.
+  // Pages that nobody touched are not resident; in the last resident one the last byte that is not
+  // zero counts.
   int64_t HighWater() const {
     constexpr int64_t kPage = 4096;
     const int64_t pages = (bytes_ + kPage - 1) / kPage;
@@ -151,8 +151,9 @@ class HostSlice : public Slice {
     const int64_t before = used_.fetch_add(bytes);
     if (options_.memory_bytes > 0 && before + bytes > options_.memory_bytes) {
       used_.fetch_sub(bytes);
-      return ResourceExhausted("allocate ", bytes, " bytes on ", device_.info.name, ": the budget is ",
-                               options_.memory_bytes, ", of which ", before, " are taken");
+      return ResourceExhausted("allocate ", bytes, " bytes on ", device_.info.name,
+                               ": the budget is ", options_.memory_bytes, ", of which ", before,
+                               " are taken");
     }
     return HostBuffer::Create(bytes, &used_);
   }
@@ -171,7 +172,8 @@ class HostSlice : public Slice {
       auto kernel = entry->create(request, options_.threads);
       if (kernel.ok()) return std::unique_ptr<PreparedOp>(std::move(kernel).value());
       if (!absl::IsUnimplemented(kernel.status())) {
-        return Annotate(kernel.status(), absl::StrCat("prepare ", ToString(request), " on ", kind()));
+        return Annotate(kernel.status(),
+                        absl::StrCat("prepare ", ToString(request), " on ", kind()));
       }
       last = kernel.status();
     }

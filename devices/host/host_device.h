@@ -1,5 +1,5 @@
-// A device whose memory is the host's: what the leaves reference, cpu and sim are made of. Work runs
-// on the thread that enqueues it (and the slice's pool), so a queue is always drained.
+// A device whose memory is the host's: what the leaves reference, cpu and sim are made of. Work
+// runs on the thread that enqueues it (and the slice's pool), so a queue is always drained.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
-// The list of the product's ops. To add one: a file here, a line in the list, a line in docs/ops.md, a
-// kernel a device.
+// The list of the product's ops. To add one: a file here, a line in the list, a line in
+// docs/ops.md, a kernel a device.
 #include "openclaw/graph/ops/ops.h"
 
 namespace oc {

@@ -22,7 +22,8 @@ int64_t PlanArena(std::vector<ArenaItem>& items) {
       const ArenaItem& o = items[other];
       if (o.last < item.first || item.last < o.first) continue;
       if (o.offset >= offset + bytes) break;  // the gap before it holds the item
-      const int64_t end = (o.offset + o.bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
+      const int64_t end =
+          (o.offset + o.bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
       offset = std::max(offset, end);
     }
     item.offset = offset;

@@ -16,9 +16,9 @@ struct ArenaItem {
   int64_t offset = 0;  // filled
 };
 
-// Offsets such that no two items that live at one tick overlap; returns the arena's size. Larger items
-// are placed first, each at the lowest gap that holds it (Pisarchyk and Lee, "Efficient memory management
-// for deep neural net inference", 2020, greedy by size).
+// Offsets such that no two items that live at one tick overlap; returns the arena's size. Larger
+// items are placed first, each at the lowest gap that holds it (Pisarchyk and Lee, "Efficient
+// memory management for deep neural net inference", 2020, greedy by size).
 int64_t PlanArena(std::vector<ArenaItem>& items);
 
 }  // namespace oc

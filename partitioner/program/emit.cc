@@ -48,10 +48,14 @@ VcuLowering::SymbolicRange VcuLowering::Resolve(const Ref& ref, int micro_batch,
       const Range& range = variables_.at(ref.name);
       return {kNone, range.offset, range.bytes};
     }
-    case RefKind::kScalar: return Whole(scalars_.at({ref.name, kNone}));
-    case RefKind::kAccumulator: return accumulators_.at(ref.id);
-    case RefKind::kMetric: return {metrics_buffer_, ref.id * int64_t{4}, 4};
-    case RefKind::kWorkspace: return Whole(NewBuffer(bytes));
+    case RefKind::kScalar:
+      return Whole(scalars_.at({ref.name, kNone}));
+    case RefKind::kAccumulator:
+      return accumulators_.at(ref.id);
+    case RefKind::kMetric:
+      return {metrics_buffer_, ref.id * int64_t{4}, 4};
+    case RefKind::kWorkspace:
+      return Whole(NewBuffer(bytes));
   }
   return {};
 }
@@ -61,8 +65,10 @@ int VcuLowering::Emit(Command command, std::vector<SymbolicRange> reads,
   ++tick_;
   for (const SymbolicRange& r : reads) Touch(r);
   for (const SymbolicRange& r : writes) Touch(r);
-  pending_.push_back({.command = std::move(command), .reads = std::move(reads),
-                      .writes = std::move(writes), .tick = tick_});
+  pending_.push_back({.command = std::move(command),
+                      .reads = std::move(reads),
+                      .writes = std::move(writes),
+                      .tick = tick_});
   return static_cast<int>(pending_.size()) - 1;
 }
 
@@ -99,7 +105,10 @@ void VcuLowering::EmitCompute(const Template& t, const std::string& name, int mi
     }
   }
   Pending p;
-  p.command = {.kind = CommandKind::kCompute, .lane = 0, .name = name, .micro_batch = micro_batch,
+  p.command = {.kind = CommandKind::kCompute,
+               .lane = 0,
+               .name = name,
+               .micro_batch = micro_batch,
                .segment = t.index};
   for (size_t i = 0; i < n; ++i) {
     if (read[i]) p.reads.push_back(slots[i]);
@@ -114,8 +123,11 @@ void VcuLowering::EmitCompute(const Template& t, const std::string& name, int mi
 }
 
 void VcuLowering::EmitFeed(const std::string& name, int micro_batch, SymbolicRange to) {
-  Emit({.kind = CommandKind::kFeed, .lane = Lane({LaneKind::kHost, 0}), .name = name,
-        .micro_batch = micro_batch}, {}, {to});
+  Emit({.kind = CommandKind::kFeed,
+        .lane = Lane({LaneKind::kHost, 0}),
+        .name = name,
+        .micro_batch = micro_batch},
+       {}, {to});
 }
 
 void VcuLowering::EmitFeedsFor(const WorkItem& item) {
@@ -141,8 +153,13 @@ void VcuLowering::EmitReceives(int action) {
     const Value& value = context_.input.graph.value(m.value);
     const int buffer = NewBuffer(value.type.bytes());
     values_[{m.value, m.micro_batch}] = buffer;
-    Emit({.kind = CommandKind::kRecv, .lane = Lane({LaneKind::kRecv, m.from}), .name = value.name,
-          .micro_batch = m.micro_batch, .peer = m.from, .tag = m.tag}, {}, {Whole(buffer)});
+    Emit({.kind = CommandKind::kRecv,
+          .lane = Lane({LaneKind::kRecv, m.from}),
+          .name = value.name,
+          .micro_batch = m.micro_batch,
+          .peer = m.from,
+          .tag = m.tag},
+         {}, {Whole(buffer)});
   }
 }
 
@@ -151,8 +168,13 @@ void VcuLowering::EmitSends(int action) {
     if (m.from != vcu_ || m.send_action != action) continue;
     const Value& value = context_.input.graph.value(m.value);
     const int buffer = values_.at({m.value, m.micro_batch});
-    Emit({.kind = CommandKind::kSend, .lane = Lane({LaneKind::kSend, m.to}), .name = value.name,
-          .micro_batch = m.micro_batch, .peer = m.to, .tag = m.tag}, {Whole(buffer)}, {});
+    Emit({.kind = CommandKind::kSend,
+          .lane = Lane({LaneKind::kSend, m.to}),
+          .name = value.name,
+          .micro_batch = m.micro_batch,
+          .peer = m.to,
+          .tag = m.tag},
+         {Whole(buffer)}, {});
     sent_buffers_.push_back(buffer);
   }
 }
@@ -170,8 +192,11 @@ void VcuLowering::EmitSnapshots(const WorkItem& item) {
       if (id == v) name = output;
     }
     const int buffer = values_.at({context_.analysis.root[v], item.micro_batch});
-    Emit({.kind = CommandKind::kSnapshot, .lane = Lane({LaneKind::kHost, 0}), .name = name,
-          .micro_batch = item.micro_batch}, {Whole(buffer)}, {});
+    Emit({.kind = CommandKind::kSnapshot,
+          .lane = Lane({LaneKind::kHost, 0}),
+          .name = name,
+          .micro_batch = item.micro_batch},
+         {Whole(buffer)}, {});
   }
 }
 
@@ -200,8 +225,9 @@ Status VcuLowering::EmitWork() {
       }
     }
     auto [it, is_new] = templates_.try_emplace(variant);
-    const char* part = item.part == Part::kCount ? "count"
-                       : item.part == Part::kForward ? "forward" : "backward";
+    const char* part = item.part == Part::kCount     ? "count"
+                       : item.part == Part::kForward ? "forward"
+                                                     : "backward";
     if (is_new) {
       OC_RETURN_IF_ERROR(BuildSegment(graph, context_.analysis,
                                       absl::StrCat("stage ", item.stage, " ", part), nodes,
@@ -228,8 +254,9 @@ Status VcuLowering::EmitCount() {
       EmitFeedsFor({s, Part::kCount, g});
       Template& t = templates_[absl::StrCat("count/", s, "/", counted)];
       if (t.index == kNone) {
-        OC_RETURN_IF_ERROR(BuildSegment(graph, context_.analysis, absl::StrCat("stage ", s, " count"),
-                                        nodes, /*update=*/false, t));
+        OC_RETURN_IF_ERROR(BuildSegment(graph, context_.analysis,
+                                        absl::StrCat("stage ", s, " count"), nodes,
+                                        /*update=*/false, t));
       }
       counted = true;
       EmitCompute(t, absl::StrCat("N", g), g);
@@ -240,8 +267,11 @@ Status VcuLowering::EmitCount() {
     if (graph.accumulators[a].kind != Accumulator::Kind::kCount) continue;
     const int members = static_cast<int>(context_.count_vcus.size());
     const int scratch = NewBuffer(context_.options.scratch_bytes(members, range.bytes));
-    Emit({.kind = CommandKind::kCollective, .lane = Lane({LaneKind::kGroup, context_.count_group}),
-          .name = "count", .group = context_.count_group}, {range}, {range, Whole(scratch)});
+    Emit({.kind = CommandKind::kCollective,
+          .lane = Lane({LaneKind::kGroup, context_.count_group}),
+          .name = "count",
+          .group = context_.count_group},
+         {range}, {range, Whole(scratch)});
   }
   return OkStatus();
 }
@@ -255,18 +285,22 @@ void VcuLowering::EmitReductions() {
     // The group's sums are neighbours in one buffer, in the same order on every member.
     const int buffer = accumulators_.at(r.accumulators[0]).buffer;
     const DType dtype =
-        context_.input.graph.value(context_.input.graph.accumulators[r.accumulators[0]]
-                                       .contributions[0]).type.dtype;
+        context_.input.graph
+            .value(context_.input.graph.accumulators[r.accumulators[0]].contributions[0])
+            .type.dtype;
     const int64_t total = items_[buffer].bytes;
-    const int64_t piece = std::max<int64_t>(kArenaAlignment, context_.options.bucket_bytes /
-                                                                  kArenaAlignment * kArenaAlignment);
+    const int64_t piece = std::max<int64_t>(
+        kArenaAlignment, context_.options.bucket_bytes / kArenaAlignment * kArenaAlignment);
     int number = 0;
     for (int64_t offset = 0; offset < total; offset += piece) {
       const SymbolicRange data = {buffer, offset, std::min(piece, total - offset)};
-      const int scratch = NewBuffer(
-          context_.options.scratch_bytes(static_cast<int>(r.vcus.size()), data.bytes));
-      Emit({.kind = CommandKind::kCollective, .lane = Lane({LaneKind::kGroup, r.group}),
-            .name = absl::StrCat("gradients ", number++), .group = r.group, .dtype = dtype},
+      const int scratch =
+          NewBuffer(context_.options.scratch_bytes(static_cast<int>(r.vcus.size()), data.bytes));
+      Emit({.kind = CommandKind::kCollective,
+            .lane = Lane({LaneKind::kGroup, r.group}),
+            .name = absl::StrCat("gradients ", number++),
+            .group = r.group,
+            .dtype = dtype},
            {data}, {data, Whole(scratch)});
     }
   }
@@ -286,8 +320,8 @@ Status VcuLowering::EmitUpdate() {
     }
     std::vector<bool> take(update->nodes.size(), false);
     for (auto node = update->nodes.rbegin(); node != update->nodes.rend(); ++node) {
-      take[node->id] = std::any_of(node->outputs.begin(), node->outputs.end(),
-                                   [&](int v) { return wanted[v]; });
+      take[node->id] =
+          std::any_of(node->outputs.begin(), node->outputs.end(), [&](int v) { return wanted[v]; });
       if (!take[node->id]) continue;
       for (int v : node->inputs) wanted[v] = true;
     }
@@ -312,10 +346,13 @@ Status VcuLowering::EmitUpdate() {
   }
   const SymbolicRange metrics = {metrics_buffer_, 0, 4 * (num_metrics + int64_t{1})};
   if (context_.metrics_group != kNone) {
-    const int scratch = NewBuffer(
-        context_.options.scratch_bytes(context_.input.cluster.size(), metrics.bytes));
-    Emit({.kind = CommandKind::kCollective, .lane = Lane({LaneKind::kGroup, context_.metrics_group}),
-          .name = "metrics", .group = context_.metrics_group}, {metrics}, {metrics, Whole(scratch)});
+    const int scratch =
+        NewBuffer(context_.options.scratch_bytes(context_.input.cluster.size(), metrics.bytes));
+    Emit({.kind = CommandKind::kCollective,
+          .lane = Lane({LaneKind::kGroup, context_.metrics_group}),
+          .name = "metrics",
+          .group = context_.metrics_group},
+         {metrics}, {metrics, Whole(scratch)});
   }
   Emit({.kind = CommandKind::kSnapshot, .lane = Lane({LaneKind::kHost, 0}), .name = "metrics"},
        {metrics}, {});

@@ -14,7 +14,8 @@ std::vector<int> Sorted(const std::set<int>& s) { return {s.begin(), s.end()}; }
 
 Status FindWork(LoweringContext& c, bool training) {
   const Plan& plan = c.input.plan;
-  ScheduleInput schedule_input{.stages = plan.pipeline_depth(), .micro_batches = plan.micro_batches,
+  ScheduleInput schedule_input{.stages = plan.pipeline_depth(),
+                               .micro_batches = plan.micro_batches,
                                .vcus = c.input.cluster.size()};
   for (const StagePlan& s : plan.stages) schedule_input.owner.push_back(s.owner);
   ScheduleFunction schedule = ForwardOnly;
@@ -54,11 +55,14 @@ void FindMessages(LoweringContext& c) {
             if (to == vcu) continue;
             const int need = index[to].at({stage, c.analysis.reader_parts[v][i], item.micro_batch});
             const int root = c.analysis.root[v];
-            auto [it, is_new] =
-                known.try_emplace({root, item.micro_batch, to}, c.messages.size());
+            auto [it, is_new] = known.try_emplace({root, item.micro_batch, to}, c.messages.size());
             if (is_new) {
-              c.messages.push_back({.value = root, .micro_batch = item.micro_batch, .from = vcu,
-                                    .to = to, .send_action = k, .need_action = need,
+              c.messages.push_back({.value = root,
+                                    .micro_batch = item.micro_batch,
+                                    .from = vcu,
+                                    .to = to,
+                                    .send_action = k,
+                                    .need_action = need,
                                     .tag = int64_t{root} * plan.micro_batches + item.micro_batch});
             } else {
               Message& m = c.messages[it->second];
@@ -118,7 +122,8 @@ Status FindHolders(LoweringContext& c) {
     }
     for (int v : node.inputs) {
       const Value& value = update.value(v);
-      if (value.kind == ValueKind::kState && with != nullptr) c.holders.try_emplace(value.name, *with);
+      if (value.kind == ValueKind::kState && with != nullptr)
+        c.holders.try_emplace(value.name, *with);
     }
   }
   return OkStatus();
@@ -158,10 +163,14 @@ void FindGroups(LoweringContext& c, Program& program) {
   for (auto& [key, group] : groups) {
     // The last contribution's place in the graph tells when a sum is final.
     std::stable_sort(group.accumulators.begin(), group.accumulators.end(), [&](int a, int b) {
-      return graph.accumulators[a].contributions.back() < graph.accumulators[b].contributions.back();
+      return graph.accumulators[a].contributions.back() <
+             graph.accumulators[b].contributions.back();
     });
-    group.group = AddGroup(program, group.vcus, absl::StrCat("gradients of ",
-        graph.value(graph.accumulators[group.accumulators[0]].target).name, " and others"));
+    group.group =
+        AddGroup(program, group.vcus,
+                 absl::StrCat("gradients of ",
+                              graph.value(graph.accumulators[group.accumulators[0]].target).name,
+                              " and others"));
     c.reduce_groups.push_back(std::move(group));
   }
 }

@@ -1,6 +1,6 @@
-// Lowering: a bound graph and a plan become a Program. Memory is planned here, byte by byte, and every
-// wait is derived from the ranges, so that a Program is free of races by construction; verify.h checks it
-// without knowing how it was made.
+// Lowering: a bound graph and a plan become a Program. Memory is planned here, byte by byte, and
+// every wait is derived from the ranges, so that a Program is free of races by construction;
+// verify.h checks it without knowing how it was made.
 //
 //   OC_ASSIGN_OR_RETURN(Program program, Lower({joint, &update, plan, cluster, costs}, options));
 #pragma once
@@ -17,11 +17,11 @@
 namespace oc {
 
 struct LowerInput {
-  const Graph& graph;           // bound: joint (training) or forward (inference)
+  const Graph& graph;             // bound: joint (training) or forward (inference)
   const Graph* update = nullptr;  // training: what is done once a step
   const Plan& plan;
   const ClusterSpec& cluster;
-  const CostTable& costs;       // workspaces, opaque sizes, which variants exist
+  const CostTable& costs;  // workspaces, opaque sizes, which variants exist
 };
 
 struct LowerOptions {

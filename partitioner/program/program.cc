@@ -11,25 +11,38 @@ namespace oc {
 
 const char* Name(CommandKind kind) {
   switch (kind) {
-    case CommandKind::kCompute: return "compute";
-    case CommandKind::kSend: return "send";
-    case CommandKind::kRecv: return "recv";
-    case CommandKind::kCollective: return "collective";
-    case CommandKind::kCopy: return "copy";
-    case CommandKind::kFeed: return "feed";
-    case CommandKind::kSnapshot: return "snapshot";
+    case CommandKind::kCompute:
+      return "compute";
+    case CommandKind::kSend:
+      return "send";
+    case CommandKind::kRecv:
+      return "recv";
+    case CommandKind::kCollective:
+      return "collective";
+    case CommandKind::kCopy:
+      return "copy";
+    case CommandKind::kFeed:
+      return "feed";
+    case CommandKind::kSnapshot:
+      return "snapshot";
   }
   return "?";
 }
 
 std::string ToString(const LaneSpec& lane) {
   switch (lane.kind) {
-    case LaneKind::kCompute: return "compute";
-    case LaneKind::kSend: return absl::StrCat("send>", lane.index);
-    case LaneKind::kRecv: return absl::StrCat("recv<", lane.index);
-    case LaneKind::kGroup: return absl::StrCat("group ", lane.index);
-    case LaneKind::kCopy: return "copy";
-    case LaneKind::kHost: return "host";
+    case LaneKind::kCompute:
+      return "compute";
+    case LaneKind::kSend:
+      return absl::StrCat("send>", lane.index);
+    case LaneKind::kRecv:
+      return absl::StrCat("recv<", lane.index);
+    case LaneKind::kGroup:
+      return absl::StrCat("group ", lane.index);
+    case LaneKind::kCopy:
+      return "copy";
+    case LaneKind::kHost:
+      return "host";
   }
   return "?";
 }
@@ -37,11 +50,13 @@ std::string ToString(const LaneSpec& lane) {
 namespace {
 
 std::string ToString(const Range& r) {
-  return absl::StrCat(r.arena == Arena::kState ? "state" : "step", "[", r.offset, "+", r.bytes, "]");
+  return absl::StrCat(r.arena == Arena::kState ? "state" : "step", "[", r.offset, "+", r.bytes,
+                      "]");
 }
 
 std::string Join(const std::vector<Range>& ranges) {
-  return absl::StrJoin(ranges, " ", [](std::string* out, const Range& r) { out->append(ToString(r)); });
+  return absl::StrJoin(ranges, " ",
+                       [](std::string* out, const Range& r) { out->append(ToString(r)); });
 }
 
 std::string ToText(const Segment& s) {
@@ -50,8 +65,9 @@ std::string ToText(const Segment& s) {
     absl::StrAppend(&text, "    slot ", i, " ", s.slots[i].name, " ", s.slots[i].bytes, "\n");
   }
   for (const Call& c : s.calls) {
-    absl::StrAppend(&text, "    ", absl::StrJoin(c.outputs, ","), c.accumulate != 0 ? " += " : " = ",
-                    c.cost_key, "(", absl::StrJoin(c.inputs, ","), ")");
+    absl::StrAppend(&text, "    ", absl::StrJoin(c.outputs, ","),
+                    c.accumulate != 0 ? " += " : " = ", c.cost_key, "(",
+                    absl::StrJoin(c.inputs, ","), ")");
     if (c.workspace != kNone) absl::StrAppend(&text, " workspace ", c.workspace);
     absl::StrAppend(&text, "\n");
   }
@@ -59,8 +75,8 @@ std::string ToText(const Segment& s) {
 }
 
 std::string ToText(const VcuProgram& v, int index, const Command& c) {
-  std::string text = absl::StrCat("  ", index, " ", ToString(v.lanes[c.lane]), ": ", Name(c.kind), " ",
-                                  c.name);
+  std::string text =
+      absl::StrCat("  ", index, " ", ToString(v.lanes[c.lane]), ": ", Name(c.kind), " ", c.name);
   if (c.micro_batch != kNone) absl::StrAppend(&text, " #", c.micro_batch);
   if (c.segment != kNone) absl::StrAppend(&text, " segment ", c.segment);
   if (c.peer != kNone) absl::StrAppend(&text, " peer ", c.peer, " tag ", c.tag);
@@ -113,7 +129,8 @@ std::vector<Range> MergeRanges(std::vector<Range> ranges) {
     if (r.bytes == 0) continue;
     if (!merged.empty() && merged.back().arena == r.arena &&
         merged.back().offset + merged.back().bytes >= r.offset) {
-      merged.back().bytes = std::max(merged.back().bytes, r.offset + r.bytes - merged.back().offset);
+      merged.back().bytes =
+          std::max(merged.back().bytes, r.offset + r.bytes - merged.back().offset);
     } else {
       merged.push_back(r);
     }

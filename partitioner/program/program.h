@@ -1,12 +1,12 @@
 // The Program: for each VCU, the commands of one step. One Program has three readers: the verifier
-// (verify.h), the simulator (simulate.h) and the executor (runtime/). Device-independent: what a Compute
-// runs is a segment, a list of ops on slots, and the slots are arena ranges.
+// (verify.h), the simulator (simulate.h) and the executor (runtime/). Device-independent: what a
+// Compute runs is a segment, a list of ops on slots, and the slots are arena ranges.
 //
-// (Huawei's collective library is also called HCCL, as such a command language has been called; here
-// the word is Program.)
+// (Huawei's collective library is also called HCCL, as such a command language has been called;
+// here the word is Program.)
 //
-// Invariants: commands of one lane run in order, lanes run concurrently; a command starts when those
-// of its `waits` (earlier in its VCU's list) have ended.
+// Invariants: commands of one lane run in order, lanes run concurrently; a command starts when
+// those of its `waits` (earlier in its VCU's list) have ended.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +41,14 @@ enum class CommandKind : int32_t {
 };
 const char* Name(CommandKind kind);
 
-enum class LaneKind : int32_t { kCompute = 0, kSend = 1, kRecv = 2, kGroup = 3, kCopy = 4, kHost = 5 };
+enum class LaneKind : int32_t {
+  kCompute = 0,
+  kSend = 1,
+  kRecv = 2,
+  kGroup = 3,
+  kCopy = 4,
+  kHost = 5
+};
 
 struct LaneSpec {
   LaneKind kind = LaneKind::kCompute;
@@ -53,8 +60,8 @@ std::string ToString(const LaneSpec& lane);
 // What a message or buffer is, for matching and for people.
 struct Command {
   CommandKind kind = CommandKind::kCompute;
-  int lane = 0;               // index in VcuProgram::lanes
-  std::string name;           // "F0", "blocks.0.out", "images"
+  int lane = 0;      // index in VcuProgram::lanes
+  std::string name;  // "F0", "blocks.0.out", "images"
   int micro_batch = kNone;
   int peer = kNone;
   int group = kNone;
@@ -78,7 +85,7 @@ struct Call {
   uint32_t accumulate = 0;           // outputs added to
   Phase phase = Phase::kForward;
   std::string scope;
-  std::string cost_key;              // without "on kind"
+  std::string cost_key;  // without "on kind"
 };
 
 struct Slot {
@@ -100,7 +107,7 @@ struct StateEntry {
   bool is_parameter = false;
   bool is_model_state = false;  // running statistics; else the optimizer's
   Initializer init;
-  bool owner = false;           // this VCU stores it in checkpoints: the first of its holders
+  bool owner = false;  // this VCU stores it in checkpoints: the first of its holders
 };
 
 struct VcuProgram {
@@ -111,13 +118,13 @@ struct VcuProgram {
   std::vector<StateEntry> state;
   // Gradients, for tests and reports: reduced values after the collectives.
   std::vector<StateEntry> gradients;
-  int64_t state_bytes = 0;      // arena sizes
+  int64_t state_bytes = 0;  // arena sizes
   int64_t step_bytes = 0;
 };
 
 struct ProgramGroup {
-  std::vector<int> vcus;   // ascending
-  std::string name;        // "gradients of stage 0"
+  std::vector<int> vcus;  // ascending
+  std::string name;       // "gradients of stage 0"
 };
 
 struct Program {

@@ -26,13 +26,16 @@ VcuLowering::Ref VcuLowering::RefOf(const Graph& graph, const StageAnalysis& ana
   switch (root.kind) {
     case ValueKind::kResult:
       return {update ? RefKind::kUpdateValue : RefKind::kValue, root.id, ""};
-    case ValueKind::kData: return {RefKind::kValue, root.id, ""};
+    case ValueKind::kData:
+      return {RefKind::kValue, root.id, ""};
     case ValueKind::kParameter:
-    case ValueKind::kState: return {RefKind::kVariable, kNone, root.name};
+    case ValueKind::kState:
+      return {RefKind::kVariable, kNone, root.name};
     case ValueKind::kScalar:
       if (root.scope == Scope::kMicroBatch && !update) return {RefKind::kValue, root.id, ""};
       return {RefKind::kScalar, kNone, root.name};
-    case ValueKind::kReduced: return ReducedRef(root.name);
+    case ValueKind::kReduced:
+      return ReducedRef(root.name);
   }
   return {};
 }
@@ -59,7 +62,9 @@ Status VcuLowering::AddCombine(const char* op, const Ref& target, const Ref& sou
                                const TensorType& type, const Graph& graph, const Node& node,
                                Template& out) {
   const bool copy = std::string(op) == "copy";
-  Call call{.def = graph.ops().Find(op), .output_types = {type}, .phase = node.phase,
+  Call call{.def = graph.ops().Find(op),
+            .output_types = {type},
+            .phase = node.phase,
             .scope = node.scope};
   OC_CHECK(call.def != nullptr, op);
   const int target_slot = SlotOf(out, target, type.bytes(), "sum");
@@ -107,9 +112,9 @@ Status VcuLowering::AddNode(const Graph& graph, const StageAnalysis& analysis, c
   }
   OC_ASSIGN_OR_RETURN(const CostEntry* entry, Cost(call));
   if (!entry->supported) {
-    return FailedPrecondition("lower: ", CostKey(*call.def, call.attrs, call.input_types,
-                                                 call.accumulate, ""), " is not supported on ",
-                              context_.input.cluster.vcus[vcu_].kind);
+    return FailedPrecondition(
+        "lower: ", CostKey(*call.def, call.attrs, call.input_types, call.accumulate, ""),
+        " is not supported on ", context_.input.cluster.vcus[vcu_].kind);
   }
   size_t opaque = 0;
   for (size_t i = 0; i < node.outputs.size(); ++i) {
@@ -122,8 +127,8 @@ Status VcuLowering::AddNode(const Graph& graph, const StageAnalysis& analysis, c
     call.outputs.push_back(SlotOf(out, targets[i], bytes, value.name));
   }
   if (entry->workspace_bytes > 0) {
-    call.workspace = SlotOf(out, {RefKind::kWorkspace, workspaces_++, ""}, entry->workspace_bytes,
-                            "workspace");
+    call.workspace =
+        SlotOf(out, {RefKind::kWorkspace, workspaces_++, ""}, entry->workspace_bytes, "workspace");
   }
   call.cost_key = CostKey(*call.def, call.attrs, call.input_types, call.accumulate, "");
   out.segment.calls.push_back(std::move(call));
@@ -151,9 +156,8 @@ void VcuLowering::MarkHeld(const Ref& sum) {
 }
 
 // Brings the node's outputs into the accumulators that they are not yet in.
-Status VcuLowering::AddCombines(const Graph& graph, const StageAnalysis& analysis,
-                                const Node& node, bool update, Template& out,
-                                const std::set<int>& done) {
+Status VcuLowering::AddCombines(const Graph& graph, const StageAnalysis& analysis, const Node& node,
+                                bool update, Template& out, const std::set<int>& done) {
   for (int v : node.outputs) {
     if (done.count(v) != 0) continue;
     for (int a : analysis.accumulators[v]) {

@@ -44,13 +44,20 @@ StatusOr<Simulation> Simulate(const Program& program, const ClusterSpec& cluster
   const auto duration = [&](int vcu, const Command& c) {
     const double overhead = options.command_overhead_seconds;
     switch (c.kind) {
-      case CommandKind::kCompute: return overhead + segment_seconds[vcu][c.segment];
-      case CommandKind::kSend: return overhead + cluster.link(vcu, c.peer).Seconds(c.reads[0].bytes);
-      case CommandKind::kRecv: return overhead + cluster.link(c.peer, vcu).Seconds(c.writes[0].bytes);
-      case CommandKind::kCollective: return overhead + CollectiveSeconds(program, cluster, c);
-      case CommandKind::kFeed: return overhead + c.writes[0].bytes / options.host_bytes_per_second;
-      case CommandKind::kSnapshot: return overhead + c.reads[0].bytes / options.host_bytes_per_second;
-      case CommandKind::kCopy: return overhead + c.reads[0].bytes / options.host_bytes_per_second;
+      case CommandKind::kCompute:
+        return overhead + segment_seconds[vcu][c.segment];
+      case CommandKind::kSend:
+        return overhead + cluster.link(vcu, c.peer).Seconds(c.reads[0].bytes);
+      case CommandKind::kRecv:
+        return overhead + cluster.link(c.peer, vcu).Seconds(c.writes[0].bytes);
+      case CommandKind::kCollective:
+        return overhead + CollectiveSeconds(program, cluster, c);
+      case CommandKind::kFeed:
+        return overhead + c.writes[0].bytes / options.host_bytes_per_second;
+      case CommandKind::kSnapshot:
+        return overhead + c.reads[0].bytes / options.host_bytes_per_second;
+      case CommandKind::kCopy:
+        return overhead + c.reads[0].bytes / options.host_bytes_per_second;
     }
     return overhead;
   };

@@ -12,21 +12,21 @@
 namespace oc {
 
 struct SimulateOptions {
-  double call_overhead_seconds = 0.15e-6;   // of each op of a segment, beside its own cost
-  double command_overhead_seconds = 4e-6;   // hand-over between lanes
-  double host_bytes_per_second = 8e9;       // feeds and snapshots
+  double call_overhead_seconds = 0.15e-6;  // of each op of a segment, beside its own cost
+  double command_overhead_seconds = 4e-6;  // hand-over between lanes
+  double host_bytes_per_second = 8e9;      // feeds and snapshots
 };
 
 struct SimulatedVcu {
-  double step_seconds = 0;     // from its first command's start to its last one's end
+  double step_seconds = 0;  // from its first command's start to its last one's end
   double compute_seconds = 0;
   double bubble_fraction = 0;  // 1 - compute / step
 };
 
 struct Simulation {
-  double step_seconds = 0;     // of the slowest VCU, from the common start
+  double step_seconds = 0;  // of the slowest VCU, from the common start
   std::vector<SimulatedVcu> vcus;
-  Walk walk;                   // when each command runs
+  Walk walk;  // when each command runs
 };
 
 // kFailedPrecondition: a cost is missing; kInvalidArgument: the Program cannot run to its end.

@@ -9,9 +9,12 @@ namespace {
 
 Part PartOf(const Node& node) {
   switch (node.phase) {
-    case Phase::kCount: return Part::kCount;
-    case Phase::kForward: return Part::kForward;
-    default: return Part::kBackward;
+    case Phase::kCount:
+      return Part::kCount;
+    case Phase::kForward:
+      return Part::kForward;
+    default:
+      return Part::kBackward;
   }
 }
 
@@ -94,8 +97,9 @@ Status FindReaders(const Graph& graph, StageAnalysis& a) {
                              " is of a device's own form and would cross stages");
       }
       if (graph.node(value.producer).phase == Phase::kRecompute) {
-        return InvalidArgument("cut the graph: module ", graph.node(value.producer).scope,
-                               " lies in a region that is computed again in backward; it cannot be cut");
+        return InvalidArgument(
+            "cut the graph: module ", graph.node(value.producer).scope,
+            " lies in a region that is computed again in backward; it cannot be cut");
       }
       const int stage = a.stage[node.id];
       auto& readers = a.readers[v];

@@ -1,5 +1,5 @@
-// What lowering knows of a graph before it looks at any VCU: which nodes each stage runs in which part
-// of a step, where values live, and what crosses between stages.
+// What lowering knows of a graph before it looks at any VCU: which nodes each stage runs in which
+// part of a step, where values live, and what crosses between stages.
 #pragma once
 
 #include <array>
@@ -16,8 +16,8 @@ enum class Part : int { kCount = 0, kForward = 1, kBackward = 2 };
 inline constexpr int kParts = 3;
 
 struct StageAnalysis {
-  std::vector<int> stage;                               // of a node
-  std::vector<Part> part;                               // of a node
+  std::vector<int> stage;                                   // of a node
+  std::vector<Part> part;                                   // of a node
   std::vector<std::array<std::vector<int>, kParts>> nodes;  // [stage][part]: nodes in order
   // Where a value's bytes are: itself, or the value whose memory it shares (views, reuse).
   std::vector<int> root;
@@ -29,7 +29,7 @@ struct StageAnalysis {
   std::vector<std::vector<int>> accumulators;
   // The value's only use is one accumulator: its producer may write there.
   std::vector<bool> accumulator_only;
-  std::set<int> fetched;                                // values taken by snapshots
+  std::set<int> fetched;  // values taken by snapshots
 };
 
 // kUnimplemented: a value of a device's own form would cross stages.

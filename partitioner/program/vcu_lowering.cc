@@ -29,15 +29,17 @@ Status VcuLowering::PlaceState() {
         !std::binary_search(holders->second.begin(), holders->second.end(), vcu_)) {
       return OkStatus();
     }
-    StateEntry entry{.name = value.name, .type = value.type,
+    StateEntry entry{.name = value.name,
+                     .type = value.type,
                      .is_parameter = value.kind == ValueKind::kParameter,
-                     .is_model_state = model && value.kind == ValueKind::kState, .init = v.init,
+                     .is_model_state = model && value.kind == ValueKind::kState,
+                     .init = v.init,
                      .owner = holders->second[0] == vcu_};
     if (like != nullptr) {
       auto it = known.find(value.name);
       if (it == known.end() || !(it->second->type == value.type)) {
-        return InvalidArgument("lower: VCU ", program_.name, " holds no ", value.type.ToString(), " ",
-                               value.name, " in the other Program");
+        return InvalidArgument("lower: VCU ", program_.name, " holds no ", value.type.ToString(),
+                               " ", value.name, " in the other Program");
       }
       entry = *it->second;
     } else {
@@ -75,8 +77,8 @@ void VcuLowering::PlaceAccumulators() {
       const TensorType& type = graph.value(a.contributions[0]).type;
       accumulators_[r.accumulators[i]] = {buffer, offsets[i], type.bytes()};
       if (a.kind == Accumulator::Kind::kGradient) {
-        program_.gradients.push_back({.name = a.name, .type = type,
-                                      .range = {Arena::kStep, offsets[i], buffer}});
+        program_.gradients.push_back(
+            {.name = a.name, .type = type, .range = {Arena::kStep, offsets[i], buffer}});
       }
     }
   }

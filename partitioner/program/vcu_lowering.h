@@ -1,5 +1,5 @@
-// One VCU's side of lowering: emits commands on symbolic buffers, then gives the buffers offsets and the
-// commands their waits. Internal to partitioner/program.
+// One VCU's side of lowering: emits commands on symbolic buffers, then gives the buffers offsets
+// and the commands their waits. Internal to partitioner/program.
 #pragma once
 
 #include <map>
@@ -28,8 +28,8 @@ struct Message {
 // A set of accumulators with the same holders, reduced together.
 struct ReduceGroup {
   std::vector<int> vcus;
-  int group = kNone;                 // in Program::groups; kNone: one holder
-  std::vector<int> accumulators;     // of the joint graph, in the order in which they become final
+  int group = kNone;              // in Program::groups; kNone: one holder
+  std::vector<int> accumulators;  // of the joint graph, in the order in which they become final
 };
 
 // An action of the schedule, or the counting of a micro-batch's labels.
@@ -44,7 +44,7 @@ struct LoweringContext {
   const LowerInput& input;
   const LowerOptions& options;
   StageAnalysis analysis;
-  StageAnalysis update_analysis;     // where there is an update graph
+  StageAnalysis update_analysis;            // where there is an update graph
   std::vector<std::vector<WorkItem>> work;  // per VCU
   std::vector<Message> messages;
   std::vector<ReduceGroup> reduce_groups;
@@ -63,16 +63,24 @@ class VcuLowering {
 
  private:
   // What a slot stands for. Values are per micro-batch, the rest is once a VCU.
-  enum class RefKind { kValue, kUpdateValue, kVariable, kScalar, kAccumulator, kMetric, kWorkspace };
+  enum class RefKind {
+    kValue,
+    kUpdateValue,
+    kVariable,
+    kScalar,
+    kAccumulator,
+    kMetric,
+    kWorkspace
+  };
   struct Ref {
     RefKind kind = RefKind::kValue;
-    int id = kNone;     // value root, accumulator, metric, workspace number
-    std::string name;   // variable, scalar
+    int id = kNone;    // value root, accumulator, metric, workspace number
+    std::string name;  // variable, scalar
     bool operator<(const Ref& o) const {
       return std::tie(kind, id, name) < std::tie(o.kind, o.id, o.name);
     }
   };
-  struct Template {     // a segment with its slots' meanings
+  struct Template {  // a segment with its slots' meanings
     Segment segment;
     std::vector<Ref> refs;
     int index = kNone;  // in the program's segments
@@ -131,23 +139,23 @@ class VcuLowering {
   const LoweringContext& context_;
   const int vcu_;
   VcuProgram program_;
-  std::vector<ArenaItem> items_;           // step arena
+  std::vector<ArenaItem> items_;  // step arena
   std::vector<Pending> pending_;
-  std::map<std::pair<int, int>, int> values_;      // (root, micro-batch) -> buffer
+  std::map<std::pair<int, int>, int> values_;  // (root, micro-batch) -> buffer
   std::map<int, int> update_values_;
   std::map<std::pair<std::string, int>, int> scalars_;  // (name, micro-batch or kNone)
   std::map<int, SymbolicRange> accumulators_;
   std::map<std::string, Range> variables_;
-  std::map<std::string, Template> templates_;      // by stage, part and variant
-  std::vector<bool> initialized_;                  // accumulators that hold something
+  std::map<std::string, Template> templates_;  // by stage, part and variant
+  std::vector<bool> initialized_;              // accumulators that hold something
   int metrics_buffer_ = kNone;
   int64_t tick_ = 0;
   int workspaces_ = 0;
-  std::vector<int> sent_buffers_;                  // still being sent while the next work runs
+  std::vector<int> sent_buffers_;  // still being sent while the next work runs
 };
 
-// Fills in every command's waits: for each pair with conflicting ranges on different lanes that the lanes and
-// earlier waits do not order, the later one waits.
+// Fills in every command's waits: for each pair with conflicting ranges on different lanes that the
+// lanes and earlier waits do not order, the later one waits.
 void DeriveWaits(VcuProgram& program);
 
 }  // namespace oc

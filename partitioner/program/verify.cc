@@ -38,7 +38,8 @@ Status CheckOne(const Program& program, int vcu, int index, const Command& c) {
   switch (c.kind) {
     case CommandKind::kCompute:
       if (lane.kind != LaneKind::kCompute) return bad("computes on another lane");
-      if (c.segment < 0 || c.segment >= static_cast<int>(v.segments.size())) return bad("no such segment");
+      if (c.segment < 0 || c.segment >= static_cast<int>(v.segments.size()))
+        return bad("no such segment");
       if (c.slots.size() != v.segments[c.segment].slots.size()) return bad("slots are missing");
       for (size_t s = 0; s < c.slots.size(); ++s) {
         if (c.slots[s].bytes != v.segments[c.segment].slots[s].bytes) {
@@ -50,14 +51,17 @@ Status CheckOne(const Program& program, int vcu, int index, const Command& c) {
     case CommandKind::kRecv: {
       const bool send = c.kind == CommandKind::kSend;
       if (c.peer < 0 || c.peer >= num_vcus || c.peer == vcu) return bad("no such peer");
-      if (!(lane == LaneSpec{send ? LaneKind::kSend : LaneKind::kRecv, c.peer})) return bad("wrong lane");
+      if (!(lane == LaneSpec{send ? LaneKind::kSend : LaneKind::kRecv, c.peer}))
+        return bad("wrong lane");
       if ((send ? c.reads : c.writes).size() != 1) return bad("wants one range");
       break;
     }
     case CommandKind::kCollective: {
-      if (c.group < 0 || c.group >= static_cast<int>(program.groups.size())) return bad("no such group");
+      if (c.group < 0 || c.group >= static_cast<int>(program.groups.size()))
+        return bad("no such group");
       const std::vector<int>& members = program.groups[c.group].vcus;
-      if (std::find(members.begin(), members.end(), vcu) == members.end()) return bad("is no member");
+      if (std::find(members.begin(), members.end(), vcu) == members.end())
+        return bad("is no member");
       if (!(lane == LaneSpec{LaneKind::kGroup, c.group})) return bad("wrong lane");
       if (c.writes.empty() || c.reads.size() != 1 || !(c.reads[0] == c.writes[0])) {
         return bad("wants one range, in place");
@@ -79,17 +83,17 @@ Status CheckOne(const Program& program, int vcu, int index, const Command& c) {
 
 Status CheckStructure(const Program& program, const ClusterSpec& cluster) {
   if (static_cast<int>(program.vcus.size()) != cluster.size()) {
-    return InvalidArgument("structure: the Program has ", program.vcus.size(), " VCUs, the cluster ",
-                           cluster.size());
+    return InvalidArgument("structure: the Program has ", program.vcus.size(),
+                           " VCUs, the cluster ", cluster.size());
   }
   for (size_t g = 0; g < program.groups.size(); ++g) {
     for (int vcu : program.groups[g].vcus) {
-      if (vcu < 0 || vcu >= cluster.size()) return InvalidArgument("structure: group ", g, " names VCU ", vcu);
+      if (vcu < 0 || vcu >= cluster.size())
+        return InvalidArgument("structure: group ", g, " names VCU ", vcu);
     }
   }
-  return ForEachCommand(program, [&](int vcu, int i, const Command& c) {
-    return CheckOne(program, vcu, i, c);
-  });
+  return ForEachCommand(
+      program, [&](int vcu, int i, const Command& c) { return CheckOne(program, vcu, i, c); });
 }
 
 Status CheckBounds(const Program& program, const ClusterSpec&) {
@@ -99,8 +103,8 @@ Status CheckBounds(const Program& program, const ClusterSpec&) {
       for (const Range& r : *list) {
         const int64_t size = r.arena == Arena::kState ? v.state_bytes : v.step_bytes;
         if (r.offset < 0 || r.bytes < 0 || r.offset + r.bytes > size) {
-          return InvalidArgument("bounds: ", Where(program, vcu, i), " touches ", r.offset, "+", r.bytes,
-                                 " of ", size);
+          return InvalidArgument("bounds: ", Where(program, vcu, i), " touches ", r.offset, "+",
+                                 r.bytes, " of ", size);
         }
       }
     }
@@ -161,7 +165,8 @@ Status CheckMessages(const Program& program, const ClusterSpec&) {
   std::map<std::pair<int, int>, std::vector<End>> sends, receives;
   OC_RETURN_IF_ERROR(ForEachCommand(program, [&](int vcu, int i, const Command& c) {
     if (c.kind == CommandKind::kSend) sends[{vcu, c.peer}].push_back({c.tag, c.reads[0].bytes, i});
-    if (c.kind == CommandKind::kRecv) receives[{c.peer, vcu}].push_back({c.tag, c.writes[0].bytes, i});
+    if (c.kind == CommandKind::kRecv)
+      receives[{c.peer, vcu}].push_back({c.tag, c.writes[0].bytes, i});
     return OkStatus();
   }));
   for (const auto& [pair, list] : receives) sends.try_emplace(pair);
@@ -177,10 +182,10 @@ Status CheckMessages(const Program& program, const ClusterSpec&) {
                                " has no send");
       }
       if (list[k].tag != other[k].tag || list[k].bytes != other[k].bytes) {
-        return InvalidArgument("messages: ", Where(program, pair.first, list[k].command),
-                               " meets ", Where(program, pair.second, other[k].command), ": tags ",
-                               list[k].tag, " and ", other[k].tag, ", bytes ", list[k].bytes, " and ",
-                               other[k].bytes);
+        return InvalidArgument("messages: ", Where(program, pair.first, list[k].command), " meets ",
+                               Where(program, pair.second, other[k].command), ": tags ",
+                               list[k].tag, " and ", other[k].tag, ", bytes ", list[k].bytes,
+                               " and ", other[k].bytes);
       }
     }
   }
@@ -188,7 +193,8 @@ Status CheckMessages(const Program& program, const ClusterSpec&) {
 }
 
 Status CheckDeadlock(const Program& program, const ClusterSpec&) {
-  return Annotate(WalkProgram(program, [](int, const Command&) { return 1.0; }).status(), "deadlock");
+  return Annotate(WalkProgram(program, [](int, const Command&) { return 1.0; }).status(),
+                  "deadlock");
 }
 
 // Which commands of a VCU have ended when a command starts.
@@ -282,7 +288,8 @@ Status CheckDefined(const Program& program, const ClusterSpec&) {
       }
       if (wanted.empty()) continue;
       return InvalidArgument("defined: ", Where(program, vcu, i), " reads step bytes ",
-                             wanted[0].offset, "+", wanted[0].bytes, ", which nothing wrote before");
+                             wanted[0].offset, "+", wanted[0].bytes,
+                             ", which nothing wrote before");
     }
   }
   return OkStatus();
@@ -311,7 +318,8 @@ Status CheckGradient(const Program& program, int vcu, const StateEntry& g, const
     for (const Range& r : before) removed += r.bytes;
     for (const Range& r : rest) removed -= r.bytes;
     const int64_t begin = std::max(g.range.offset, c.writes[0].offset);
-    const int64_t end = std::min(g.range.offset + g.range.bytes, c.writes[0].offset + c.writes[0].bytes);
+    const int64_t end =
+        std::min(g.range.offset + g.range.bytes, c.writes[0].offset + c.writes[0].bytes);
     covered = end - begin;
     if (covered != removed) return bad("is reduced twice");
     collectives.push_back(i);

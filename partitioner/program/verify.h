@@ -1,5 +1,5 @@
-// Checks a Program before anything runs, without knowing how it was made. Each rule is a function of
-// its own in verify.cc.
+// Checks a Program before anything runs, without knowing how it was made. Each rule is a function
+// of its own in verify.cc.
 #pragma once
 
 #include "openclaw/core/cluster.h"
@@ -16,7 +16,8 @@ namespace oc {
 //   deadlock    with unbuffered sends, every command comes to run
 //   races       two commands that share a byte, one of them writing, are ordered by lanes and waits
 //   defined     every byte of the step arena that is read was written before, in order
-//   reductions  each gradient byte with several holders is reduced exactly once, by the group of its
+//   reductions  each gradient byte with several holders is reduced exactly once, by the group of
+//   its
 //               holders, after its last addition and before its first use; with one holder, never
 Status Verify(const Program& program, const ClusterSpec& cluster);
 

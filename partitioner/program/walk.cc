@@ -78,8 +78,8 @@ class Walker {
     return at == lanes.end() ? kNone : static_cast<int>(at - lanes.begin());
   }
 
-  // The other ends of the command at the head of a lane: (vcu, command), itself first. Empty where one
-  // is not there yet.
+  // The other ends of the command at the head of a lane: (vcu, command), itself first. Empty where
+  // one is not there yet.
   std::vector<std::pair<int, int>> Ends(int vcu, int index) const {
     const Command& c = At(vcu, index);
     std::vector<std::pair<int, int>> ends = {{vcu, index}};

@@ -1,6 +1,6 @@
-// Walks through a Program as its lanes would run: a command starts when its lane and its waits allow,
-// a send and its receive start together (unbuffered) and so do the members of a collective. What the
-// simulator and the verifier's search for deadlocks share.
+// Walks through a Program as its lanes would run: a command starts when its lane and its waits
+// allow, a send and its receive start together (unbuffered) and so do the members of a collective.
+// What the simulator and the verifier's search for deadlocks share.
 #pragma once
 
 #include <functional>

@@ -10,8 +10,8 @@ namespace {
 std::vector<Action> OneStage(const ScheduleInput& input, int stage, int vcu) {
   const std::vector<int> owned = OwnedMicroBatches(input, stage, vcu);
   const int n = static_cast<int>(owned.size());
-  // Stages behind run ahead by one micro-batch each. Where the replicas of a later stage are fewer, its
-  // VCU takes micro-batches of several of ours in turn, so that ours come back later.
+  // Stages behind run ahead by one micro-batch each. Where the replicas of a later stage are fewer,
+  // its VCU takes micro-batches of several of ours in turn, so that ours come back later.
   int ahead = 0;
   for (int s = stage + 1; s < input.stages; ++s) {
     const std::set<int> later(input.owner[s].begin(), input.owner[s].end());
@@ -44,8 +44,8 @@ std::vector<std::vector<Action>> OneForwardOneBackward(const ScheduleInput& inpu
       result[vcu] = std::move(lists[0]);
       continue;
     }
-    // Several stages on one VCU: by micro-batch, forwards through the stages and backwards back, which
-    // no order of the other VCUs can block (each waits only for smaller micro-batches).
+    // Several stages on one VCU: by micro-batch, forwards through the stages and backwards back,
+    // which no order of the other VCUs can block (each waits only for smaller micro-batches).
     for (int g = 0; g < input.micro_batches; ++g) {
       for (int s = 0; s < input.stages; ++s) {
         if (input.owner[s][g] == vcu) result[vcu].push_back({Action::Kind::kForward, s, g});

@@ -40,8 +40,9 @@ StatusOr<ScheduleFunction> FindSchedule(const std::string& name);
 
 // All forwards, then all backwards, last micro-batch first (Huang et al., "GPipe", 2019).
 std::vector<std::vector<Action>> GPipe(const ScheduleInput& input);
-// One forward, one backward, after a warm-up as deep as the stages behind (Narayanan et al., "PipeDream",
-// 2019; flushed each step as in "Memory-efficient pipeline-parallel DNN training", 2021).
+// One forward, one backward, after a warm-up as deep as the stages behind (Narayanan et al.,
+// "PipeDream", 2019; flushed each step as in "Memory-efficient pipeline-parallel DNN training",
+// 2021).
 std::vector<std::vector<Action>> OneForwardOneBackward(const ScheduleInput& input);
 // Forwards alone: evaluation and generation.
 std::vector<std::vector<Action>> ForwardOnly(const ScheduleInput& input);

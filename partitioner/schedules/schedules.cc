@@ -17,10 +17,10 @@ StatusOr<ScheduleFunction> FindSchedule(const std::string& name) {
   for (const ScheduleEntry& entry : Schedules()) {
     if (name == entry.name) return entry.function;
   }
-  return Unimplemented("schedule '", name, "'; there are ",
-                       absl::StrJoin(Schedules(), ", ", [](std::string* out, const ScheduleEntry& e) {
-                         out->append(e.name);
-                       }));
+  return Unimplemented(
+      "schedule '", name, "'; there are ",
+      absl::StrJoin(Schedules(), ", ",
+                    [](std::string* out, const ScheduleEntry& e) { out->append(e.name); }));
 }
 
 std::vector<int> OwnedMicroBatches(const ScheduleInput& input, int stage, int vcu) {

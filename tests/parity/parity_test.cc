@@ -1,5 +1,6 @@
-// Forward and gradients of each model against PyTorch in float64, on the cpu device: the norm-wise error of
-// each tensor is at most twice that of PyTorch's own float32. parity.json is made by make_parity.py.
+// Forward and gradients of each model against PyTorch in float64, on the cpu device: the norm-wise
+// error of each tensor is at most twice that of PyTorch's own float32. parity.json is made by
+// make_parity.py.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -76,12 +77,18 @@ StatusOr<Graph> Model(const std::string& name) {
   if (name == "mlp") return models::Mlp({.hidden = {96, 64}});
   if (name == "lenet") return models::LeNet({});
   if (name == "resnet18") {
-    return models::ResNet({.input = {28, 28, 1}, .depth = 18, .classes = 10, .stem = "small", .width = 8});
+    return models::ResNet(
+        {.input = {28, 28, 1}, .depth = 18, .classes = 10, .stem = "small", .width = 8});
   }
   if (name == "gpt") {
     return models::Gpt2({.layers = 2, .width = 32, .heads = 2, .context = 24, .vocabulary = 61});
   }
-  return models::Llama({.layers = 2, .width = 32, .heads = 4, .kv_heads = 2, .ffn = 48, .context = 24,
+  return models::Llama({.layers = 2,
+                        .width = 32,
+                        .heads = 4,
+                        .kv_heads = 2,
+                        .ffn = 48,
+                        .context = 24,
                         .vocabulary = 61});
 }
 
@@ -117,15 +124,19 @@ TEST_P(ParityTest, ErrorsAreNoMoreThanTwicePyTorchs) {
         const int64_t place = static_cast<int64_t>(i * 2654435761ull % static_cast<uint64_t>(size));
         sum += std::pow(at(place) - samples[i], 2);
       }
-      // What the samples say of the whole tensor's error; a few units in the last place are always granted.
-      const double error = std::sqrt(sum * static_cast<double>(size) / static_cast<double>(samples.size())) /
-                           e["norm"].get<double>();
+      // What the samples say of the whole tensor's error; a few units in the last place are always
+      // granted.
+      const double error =
+          std::sqrt(sum * static_cast<double>(size) / static_cast<double>(samples.size())) /
+          e["norm"].get<double>();
       EXPECT_LE(error, 2 * e["torch_f32_error"].get<double>() + 1.2e-7)
-          << name << ", PyTorch's is " << e["torch_f32_error"].get<double>() << ", threads " << threads;
+          << name << ", PyTorch's is " << e["torch_f32_error"].get<double>() << ", threads "
+          << threads;
       ++compared;
     };
     const double loss = (*values)[joint->loss_sum].at(0) / static_cast<double>(valid);
-    compare("loss", [&](int64_t) { return loss; }, 1);
+    compare(
+        "loss", [&](int64_t) { return loss; }, 1);
     for (const Accumulator& a : joint->accumulators) {
       if (a.kind != Accumulator::Kind::kGradient) continue;
       const auto gradient = [&](int64_t i) {

@@ -16,15 +16,17 @@ namespace oc {
 inline ClusterSpec MakeCluster(int vcus, int64_t memory_bytes = int64_t{4} << 30) {
   ClusterSpec cluster;
   for (int i = 0; i < vcus; ++i) {
-    cluster.vcus.push_back({.name = absl::StrCat("sim:", i), .device = "sim", .kind = "sim/1t",
+    cluster.vcus.push_back({.name = absl::StrCat("sim:", i),
+                            .device = "sim",
+                            .kind = "sim/1t",
                             .memory_bytes = memory_bytes});
   }
   cluster.links.assign(static_cast<size_t>(vcus) * vcus, LinkCurve::Of(5e-6, 10e9));
   return cluster;
 }
 
-// A second a 10 GFLOP and a second a 10 GB; kernels that need some workspace; every accumulating variant
-// exists.
+// A second a 10 GFLOP and a second a 10 GB; kernels that need some workspace; every accumulating
+// variant exists.
 inline void AddCosts(const Graph& graph, const Graph* update, CostTable& costs) {
   for (const CostRequest& r : MissingCosts(graph, update, "sim/1t", costs)) {
     const OpCost cost = DefaultCost(*r.def, {r.inputs, r.attrs}, r.outputs);
@@ -57,8 +59,11 @@ inline Planned PlanModel(StatusOr<Graph> model, int depth, int replicas, int mic
   p.update = std::move(update).value();
   p.cluster = MakeCluster(depth * replicas);
   AddCosts(p.joint, &p.update, p.costs);
-  PartitionOptions options{.micro_batch = 4, .global_batch = 4 * micro_batches,
-                           .pipeline_depth = depth, .data_parallel = replicas, .schedule = schedule};
+  PartitionOptions options{.micro_batch = 4,
+                           .global_batch = 4 * micro_batches,
+                           .pipeline_depth = depth,
+                           .data_parallel = replicas,
+                           .schedule = schedule};
   auto planned = DynamicGraphPartitioner(p.joint, &p.update, p.cluster, p.costs).Partition(options);
   EXPECT_TRUE(planned.ok()) << planned.status();
   if (planned.ok()) p.planned = std::move(planned).value();
@@ -66,8 +71,13 @@ inline Planned PlanModel(StatusOr<Graph> model, int depth, int replicas, int mic
 }
 
 inline StatusOr<Graph> SmallGpt(bool checkpoint = false) {
-  return models::Gpt2({.layers = 2, .width = 16, .heads = 2, .context = 8, .vocabulary = 23,
-                       .dropout = 0.1, .checkpoint = checkpoint});
+  return models::Gpt2({.layers = 2,
+                       .width = 16,
+                       .heads = 2,
+                       .context = 8,
+                       .vocabulary = 23,
+                       .dropout = 0.1,
+                       .checkpoint = checkpoint});
 }
 
 }  // namespace oc

@@ -34,7 +34,8 @@ TEST(PlanArena, LivesThatMeetDoNotOverlap) {
     for (size_t j = 0; j < i; ++j) {
       const ArenaItem &a = items[i], &b = items[j];
       if (a.last < b.first || b.last < a.first || a.bytes == 0 || b.bytes == 0) continue;
-      EXPECT_TRUE(a.offset + a.bytes <= b.offset || b.offset + b.bytes <= a.offset) << i << " " << j;
+      EXPECT_TRUE(a.offset + a.bytes <= b.offset || b.offset + b.bytes <= a.offset)
+          << i << " " << j;
     }
   }
 }
@@ -101,8 +102,8 @@ TEST(Simulate, PipelineBubbleIsTheTextbooks) {
   std::vector<int64_t> hidden(15, 256);
   Planned p = PlanModel(models::Mlp({.input = {256}, .hidden = hidden, .classes = 256}), 4, 1, 16);
   for (LinkCurve& link : p.cluster.links) link = LinkCurve::Of(0, 1e15);
-  SimulateOptions free{.call_overhead_seconds = 0, .command_overhead_seconds = 0,
-                       .host_bytes_per_second = 1e15};
+  SimulateOptions free{
+      .call_overhead_seconds = 0, .command_overhead_seconds = 0, .host_bytes_per_second = 1e15};
   auto s = Simulate(p.planned.program, p.cluster, p.costs, free);
   ASSERT_TRUE(s.ok()) << s.status();
   double compute = 0;

@@ -27,7 +27,8 @@ void Exhaust(const StageSplitOptions& o, int stage, int begin, double so_far, Se
     return;
   }
   for (int end = begin + 1; end < n; ++end) {
-    if (!o.costs[0]->MayCut(end) || StageBytes(o, stage, begin, end) > o.memory_bytes[stage]) continue;
+    if (!o.costs[0]->MayCut(end) || StageBytes(o, stage, begin, end) > o.memory_bytes[stage])
+      continue;
     Exhaust(o, stage + 1, end, std::max(so_far, StageSeconds(o, stage, begin, end)), search);
   }
 }
@@ -77,8 +78,8 @@ TEST(StageSplit, SaysHowMuchIsMissing) {
 }
 
 TEST(BatchShapes, NumbersThatDoNotDivide) {
-  const auto shapes = BatchShapes({.micro_batch = 8, .global_batch = 20, .pipeline_depth = 1,
-                                   .data_parallel = 2}, 2);
+  const auto shapes = BatchShapes(
+      {.micro_batch = 8, .global_batch = 20, .pipeline_depth = 1, .data_parallel = 2}, 2);
   EXPECT_EQ(shapes.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_NE(shapes.status().message().find("20"), absl::string_view::npos) << shapes.status();
 }

@@ -64,7 +64,8 @@ TEST_F(VerifyTest, SendsSwapped) {
 
 TEST_F(VerifyTest, ComputesSwapped) {
   auto& commands = program().vcus[1].commands;
-  const int forward = Find(1, CommandKind::kCompute, "F"), backward = Find(1, CommandKind::kCompute, "B");
+  const int forward = Find(1, CommandKind::kCompute, "F"),
+            backward = Find(1, CommandKind::kCompute, "B");
   std::swap(commands[forward].segment, commands[backward].segment);
   std::swap(commands[forward].slots, commands[backward].slots);
   std::swap(commands[forward].reads, commands[backward].reads);
@@ -98,7 +99,8 @@ TEST_F(VerifyTest, OutOfBounds) {
 }
 
 TEST_F(VerifyTest, WaitRemoved) {
-  // Every wait is there for a reason: without any one of them there is a race, or something undefined.
+  // Every wait is there for a reason: without any one of them there is a race, or something
+  // undefined.
   const Program original = program();
   int removed = 0;
   for (size_t vcu = 0; vcu < original.vcus.size(); ++vcu) {
@@ -177,8 +179,8 @@ TEST(VerifyPlans, EverythingThatIsLoweredPasses) {
     for (int depth : {1, 2, 3, 4}) {
       for (int replicas : {1, 2}) {
         for (int micro_batches : {2, 4, 6}) {
-          const Planned p = PlanModel(SmallGpt(depth == 2), depth, replicas, micro_batches * replicas,
-                                      schedule, depth == 2);
+          const Planned p = PlanModel(SmallGpt(depth == 2), depth, replicas,
+                                      micro_batches * replicas, schedule, depth == 2);
           EXPECT_EQ(Verify(p.planned.program, p.cluster), OkStatus())
               << schedule << " " << depth << " " << replicas << " " << micro_batches;
         }

@@ -1,9 +1,10 @@
-// Trains a small model under one plan and writes what came of it: the program that plan_test.cc starts
-// for each plan, alone or under mpirun.
+// Trains a small model under one plan and writes what came of it: the program that plan_test.cc
+// starts for each plan, alone or under mpirun.
 //
 //   runtime_plan_run --model gpt --depth 2 --dp 1 --micro-batches 4 --steps 10 --out FILE
 //
-// FILE holds lines "loss STEP VALUE", "valid 0 VALUE"; FILE.plan the plan, which --plan runs again. With
+// FILE holds lines "loss STEP VALUE", "valid 0 VALUE"; FILE.plan the plan, which --plan runs again.
+// With
 // --checkpoint DIR a checkpoint is saved there.
 #include <cstdio>
 #include <cstdlib>
@@ -19,12 +20,13 @@
 namespace oc {
 namespace {
 
-// Hides some targets, more of some samples than of others: micro-batches then differ in their number of
-// valid tokens, and a mean of means is not the mean.
+// Hides some targets, more of some samples than of others: micro-batches then differ in their
+// number of valid tokens, and a mean of means is not the mean.
 class MaskedTargets : public Dataset {
  public:
   explicit MaskedTargets(std::unique_ptr<Dataset> inner)
-      : Dataset(inner->features()), inner_(std::move(inner)),
+      : Dataset(inner->features()),
+        inner_(std::move(inner)),
         targets_(inner_->FindFeature("targets")) {}
   int64_t size() const override { return inner_->size(); }
   Status Read(int64_t index, Sample& sample) const override {
@@ -49,27 +51,34 @@ struct Case {
 
 // The optimizers and learning rates are those of the examples.
 StatusOr<Case> MakeCase(const std::string& name, double dropout) {
-  const HybridOptimizer adamw(AdamW{.lr = 2e-3, .beta2 = 0.95, .weight_decay = 0.1},
-                              {.clip_norm = 1.0, .schedule = {.name = "cosine", .warmup_steps = 10}});
-  const HybridOptimizer sgd(Sgd{.lr = 0.02, .momentum = 0.9, .nesterov = true, .weight_decay = 5e-4},
-                            {.schedule = {.name = "cosine", .warmup_steps = 600}});
+  const HybridOptimizer adamw(
+      AdamW{.lr = 2e-3, .beta2 = 0.95, .weight_decay = 0.1},
+      {.clip_norm = 1.0, .schedule = {.name = "cosine", .warmup_steps = 10}});
+  const HybridOptimizer sgd(
+      Sgd{.lr = 0.02, .momentum = 0.9, .nesterov = true, .weight_decay = 5e-4},
+      {.schedule = {.name = "cosine", .warmup_steps = 600}});
   const auto images = [](uint64_t split, int64_t size, double noise) {
     return MakeSyntheticImages({.size = size, .noise = noise, .split = split});
   };
   if (name == "mlp") {
-    return Case{models::Mlp({.hidden = {96, 64}, .dropout = dropout}), images(0, 1024, 2.0), images(1, 150, 2.0),
-                adamw, 48};
+    return Case{models::Mlp({.hidden = {96, 64}, .dropout = dropout}), images(0, 1024, 2.0),
+                images(1, 150, 2.0), adamw, 48};
   }
   if (name == "lenet") {
     return Case{models::LeNet({}), images(0, 1024, 2.0), images(1, 150, 2.0), adamw, 32};
   }
   if (name == "resnet") {
-    return Case{models::ResNet({.input = {28, 28, 1}, .depth = 18, .classes = 10, .stem = "small",
-                                .width = 8}),
-                images(0, 2048, 0.5), images(1, 150, 0.5), sgd, 64};
+    return Case{
+        models::ResNet(
+            {.input = {28, 28, 1}, .depth = 18, .classes = 10, .stem = "small", .width = 8}),
+        images(0, 2048, 0.5), images(1, 150, 0.5), sgd, 64};
   }
   if (name == "gpt") {
-    return Case{models::Gpt2({.layers = 2, .width = 32, .heads = 2, .context = 24, .vocabulary = 61,
+    return Case{models::Gpt2({.layers = 2,
+                              .width = 32,
+                              .heads = 2,
+                              .context = 24,
+                              .vocabulary = 61,
                               .dropout = dropout}),
                 std::make_unique<MaskedTargets>(
                     MakeSyntheticTokens({.size = 512, .context = 24, .vocabulary = 61})),
@@ -96,16 +105,20 @@ Status Run(std::map<std::string, std::string> flags) {
   }
   OC_ASSIGN_OR_RETURN(Cluster cluster, Cluster::Discover({.vcus = depth * dp}));
   const int64_t steps = number("steps", 10);
-  OC_ASSIGN_OR_RETURN(
-      auto pipeline,
-      ElasticPipeline::Create(*c.model, cluster, c.optimizer,
-                              {.micro_batch = c.global_batch / micro_batches,
-                               .global_batch = c.global_batch, .pipeline_depth = depth,
-                               .data_parallel = dp,
-                               .schedule = flags.count("schedule") != 0 ? flags["schedule"] : "1f1b",
-                               .recompute = flags.count("recompute") != 0 ? "marked" : "none",
-                               .seed = 3, .total_steps = 1400, .timeout_seconds = 60, .plan_json = plan,
-                               .profile_seconds = 0.05}));
+  OC_ASSIGN_OR_RETURN(auto pipeline,
+                      ElasticPipeline::Create(
+                          *c.model, cluster, c.optimizer,
+                          {.micro_batch = c.global_batch / micro_batches,
+                           .global_batch = c.global_batch,
+                           .pipeline_depth = depth,
+                           .data_parallel = dp,
+                           .schedule = flags.count("schedule") != 0 ? flags["schedule"] : "1f1b",
+                           .recompute = flags.count("recompute") != 0 ? "marked" : "none",
+                           .seed = 3,
+                           .total_steps = 1400,
+                           .timeout_seconds = 60,
+                           .plan_json = plan,
+                           .profile_seconds = 0.05}));
   if (flags.count("resume") != 0) OC_RETURN_IF_ERROR(pipeline->Load(flags["resume"]));
   if (cluster.job().rank() == 0) std::ofstream(flags["out"] + ".plan") << pipeline->plan().ToJson();
   std::FILE* out = cluster.job().rank() == 0 ? std::fopen(flags["out"].c_str(), "w") : nullptr;

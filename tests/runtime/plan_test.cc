@@ -1,5 +1,5 @@
-// The plan is invisible: one model under many plans, in one process and under mpirun, gives one loss
-// curve, one set of running statistics, one checkpoint.
+// The plan is invisible: one model under many plans, in one process and under mpirun, gives one
+// loss curve, one set of running statistics, one checkpoint.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -33,11 +33,13 @@ class PlanTest : public ::testing::Test {
     const std::string out = dir_ / (name + ".txt"), saved = dir_ / name;
     std::string command;
     if (ranks > 1) {
-      command = "mpirun --allow-run-as-root --oversubscribe --bind-to none -np " + std::to_string(ranks) + " ";
+      command = "mpirun --allow-run-as-root --oversubscribe --bind-to none -np " +
+                std::to_string(ranks) + " ";
     }
     command += std::string(PLAN_RUN) + " --model " + model + " " + flags + " --steps " +
                std::to_string(steps) + " --out " + out + " --checkpoint " + saved;
-    EXPECT_EQ(std::system((command + " > " + out + ".log 2>&1").c_str()), 0) << command << "\n"
+    EXPECT_EQ(std::system((command + " > " + out + ".log 2>&1").c_str()), 0)
+        << command << "\n"
         << std::ifstream(out + ".log").rdbuf();
     Outcome result;
     result.plan = out + ".plan";
@@ -52,7 +54,9 @@ class PlanTest : public ::testing::Test {
     return result;
   }
 
-  static double Relative(double a, double b) { return std::fabs(a - b) / std::max(1e-12, std::fabs(a)); }
+  static double Relative(double a, double b) {
+    return std::fabs(a - b) / std::max(1e-12, std::fabs(a));
+  }
 
   // Losses within 1e-5 over the first 10 steps and within 1e-3 over all.
   static void ExpectSameCurve(const Outcome& a, const Outcome& b, const std::string& what) {
@@ -66,7 +70,8 @@ class PlanTest : public ::testing::Test {
     EXPECT_LE(Relative(a.series.at("valid")[0], b.series.at("valid")[0]), 5e-3) << what;
   }
 
-  // Every stored tensor (parameters, tied ones once, running statistics, optimizer state), norm-wise.
+  // Every stored tensor (parameters, tied ones once, running statistics, optimizer state),
+  // norm-wise.
   static void ExpectSameState(const Outcome& a, const Outcome& b, double tolerance,
                               const std::string& what) {
     auto x = Checkpoint::Open(a.checkpoint), y = Checkpoint::Open(b.checkpoint);
@@ -80,7 +85,8 @@ class PlanTest : public ::testing::Test {
         difference += std::pow(u->at(i) - v->at(i), 2);
         norm += std::pow(u->at(i), 2);
       }
-      EXPECT_LE(std::sqrt(difference), tolerance * std::sqrt(norm) + 1e-12) << what << " " << t.name;
+      EXPECT_LE(std::sqrt(difference), tolerance * std::sqrt(norm) + 1e-12)
+          << what << " " << t.name;
     }
   }
 
@@ -114,13 +120,15 @@ TEST_F(PlanTest, ResNetFourMicroBatches) { Compare("resnet", 4); }
 TEST_F(PlanTest, GptTwoMicroBatches) { Compare("gpt", 2); }
 TEST_F(PlanTest, GptFourMicroBatches) { Compare("gpt", 4); }
 
-// Where no op couples samples, the size of the micro-batch is invisible too, and so are schedule and
-// recomputation.
+// Where no op couples samples, the size of the micro-batch is invisible too, and so are schedule
+// and recomputation.
 TEST_F(PlanTest, MicroBatchScheduleAndRecomputation) {
   const Outcome four = Run("gpt", 1, "--depth 1 --dp 1 --micro-batches 4");
   ExpectSameCurve(four, Run("gpt", 1, "--depth 1 --dp 1 --micro-batches 2"), "2 micro-batches");
-  ExpectSameCurve(four, Run("gpt", 1, "--depth 2 --dp 1 --micro-batches 4 --schedule gpipe"), "gpipe");
-  ExpectSameCurve(four, Run("gpt", 1, "--depth 2 --dp 1 --micro-batches 4 --recompute"), "recompute");
+  ExpectSameCurve(four, Run("gpt", 1, "--depth 2 --dp 1 --micro-batches 4 --schedule gpipe"),
+                  "gpipe");
+  ExpectSameCurve(four, Run("gpt", 1, "--depth 2 --dp 1 --micro-batches 4 --recompute"),
+                  "recompute");
 }
 
 // A checkpoint of one plan goes on under another as if nothing had happened, dropout included.
@@ -128,8 +136,8 @@ TEST_F(PlanTest, CheckpointsCrossPlans) {
   for (const char* model : {"gpt", "resnet"}) {
     const Outcome whole = Run(model, 1, "--depth 2 --dp 1", 12);
     const Outcome half = Run(model, 1, "--depth 2 --dp 1 --plan " + whole.plan, 6);
-    const Outcome same = Run(
-        model, 1, "--depth 2 --dp 1 --plan " + whole.plan + " --resume " + half.checkpoint, 6);
+    const Outcome same =
+        Run(model, 1, "--depth 2 --dp 1 --plan " + whole.plan + " --resume " + half.checkpoint, 6);
     const auto& a = whole.series.at("loss");
     EXPECT_EQ(std::vector<double>(a.begin() + 6, a.end()), same.series.at("loss")) << model;
     ExpectSameState(whole, same, 0, "resumed");

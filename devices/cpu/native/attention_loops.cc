@@ -104,21 +104,28 @@ OC_INLINE void Gather(const Scratch& w, const float* scores, int64_t rows, int64
   }
 }
 
+// The first multiple of kLanes at or after `valid` up to n: zeros. What a whole vector writes
+// beyond n is padding.
+OC_INLINE void ZeroRest(float* scores, int64_t valid, int64_t n) {
+  for (int64_t j = RoundUp(valid, kLanes); j < n; j += kLanes) Store(scores + j, vf{});
+}
+
 // Scores become exp(score - largest), 0 from `valid` to n; returns the sum, and the largest.
 OC_INLINE float Exponentials(float* scores, int64_t valid, int64_t n, float* largest) {
-  for (int64_t j = valid; j < n; ++j) scores[j] = -__builtin_inff();
   float m = scores[0];
   if (valid < kLanes) {
     for (int64_t j = 1; j < valid; ++j) m = m > scores[j] ? m : scores[j];
   } else {
+    // The last vector overlaps the one before.
     vf most = Load(scores + valid - kLanes);
     for (int64_t j = 0; j + kLanes <= valid; j += kLanes) most = Max(Load(scores + j), most);
     m = MaxLane(most);
   }
   *largest = m;
-  return Sum(SumVectors(n, [&](int64_t j, auto part) OC_LAMBDA {
-    const vf e = Exp(Load(scores + j, part) - m);
-    Store(scores + j, e, part);
+  ZeroRest(scores, valid, n);
+  return Sum(SumVectors(valid, [&](int64_t j, auto part) OC_LAMBDA {
+    const vf e = ZeroTail(Exp(Load(scores + j, part) - m), part);
+    Store(scores + j, e);
     return e;
   }));
 }
@@ -196,11 +203,12 @@ void Backward(const AttentionShape& s, const void* dy_bytes, const void* q_bytes
       const int64_t valid = s.causal ? i + r + 1 : n;
       const float shift = lse[i + r];
       ForVectors(valid, [&](int64_t j, auto part) OC_LAMBDA {
-        const vf e = Exp(Load(p + j, part) - shift);
-        Store(p + j, e, part);
-        Store(ds + j, e * (Load(ds + j, part) - delta), part);
+        const vf e = ZeroTail(Exp(Load(p + j, part) - shift), part);
+        Store(p + j, e);
+        Store(ds + j, e * (Load(ds + j, part) - delta));
       });
-      for (int64_t j = valid; j < n; ++j) p[j] = ds[j] = 0;
+      ZeroRest(p, valid, n);
+      ZeroRest(ds, valid, n);
     }
     Product(n, w.width, rows, {w.scores, 1, w.score_stride}, w.dy, w.width, w.dv, w.width, true);
     Product(n, w.width, rows, {w.dscores, 1, w.score_stride}, w.q, w.width, w.dk, w.width, true);

@@ -51,8 +51,13 @@ OC_INLINE vf CopySign(vf magnitude, vf sign) {
   return Bits((Bits(magnitude) & 0x7fffffffu) | (Bits(sign) & 0x80000000u));
 }
 // The second where either is NaN.
-OC_INLINE vf Max(vf a, vf b) { return a > b ? a : b; }
-OC_INLINE vf Min(vf a, vf b) { return a < b ? a : b; }
+#ifdef __AVX512F__
+OC_INLINE vf Max(vf a, vf b) { return (vf)_mm512_max_ps((__m512)a, (__m512)b); }
+OC_INLINE vf Min(vf a, vf b) { return (vf)_mm512_min_ps((__m512)a, (__m512)b); }
+#else
+OC_INLINE vf Max(vf a, vf b) { return (vf)_mm256_max_ps((__m256)a, (__m256)b); }
+OC_INLINE vf Min(vf a, vf b) { return (vf)_mm256_min_ps((__m256)a, (__m256)b); }
+#endif
 #ifdef __AVX512F__
 OC_INLINE vf Sqrt(vf x) { return (vf)_mm512_sqrt_ps((__m512)x); }
 #else

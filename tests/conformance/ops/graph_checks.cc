@@ -8,7 +8,7 @@
 namespace oc::conformance {
 namespace {
 
-constexpr int64_t kProbes = 24;  // elements an input whose difference is taken
+constexpr int64_t kProbes = 12;  // elements an input whose difference is taken
 
 std::string InputName(size_t i) { return absl::StrCat("input", i); }
 
