@@ -103,7 +103,7 @@ TEST(Transport, SizeMismatchNamesRankTagAndSizes) {
       }
       Status s = t.Send(1, 7, buffer, kTimeout);
       // A buffered send has returned: a later call tells.
-      if (World().across_processes() && s.ok()) s = t.Recv(1, 8, buffer, 5);
+      if (World().across_processes() && s.ok()) s = t.Recv(1, 8, buffer, kTimeout);
       EXPECT_EQ(s.code(), absl::StatusCode::kInvalidArgument) << s;
       EXPECT_THAT(std::string(s.message()), HasSubstr("24"));
     });
@@ -119,7 +119,7 @@ TEST(Transport, RecvTimesOutAndTheWorldGoesOn) {
       EXPECT_EQ(s.code(), absl::StatusCode::kDeadlineExceeded) << s;
       EXPECT_THAT(std::string(s.message()), HasSubstr("rank 0"));
       EXPECT_GT(NowSeconds() - begin, 0.19);
-      EXPECT_LT(NowSeconds() - begin, 2);
+      EXPECT_LT(NowSeconds() - begin, 10);
     }
     const int peer = 1 - t.rank();
     const auto out = Pattern(100, t.rank());
@@ -171,7 +171,7 @@ TEST(Transport, AbortEndsPendingAndLaterCalls) {
       EXPECT_EQ(s.code(), absl::StatusCode::kAborted) << s;
       EXPECT_THAT(std::string(s.message()), HasSubstr("rank 9 died"));
     }
-    EXPECT_LT(NowSeconds() - begin, 3);
+    EXPECT_LT(NowSeconds() - begin, 15);
     abort.join();
   });
 }
