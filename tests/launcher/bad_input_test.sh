@@ -59,7 +59,8 @@ train "damaged plan" "plan" --plan "$dir/plan.json"
 
 # A graph file.
 head -c 300 /dev/urandom > "$dir/noise.oc"
-train "no graph file" "noise.oc" model.graph="$dir/noise.oc"
+sed "s|^model:.*|model: {graph: $dir/noise.oc}|" "$config" > "$dir/graph.yaml"
+expect "no graph file" "noise.oc" "$ocl" train "$dir/graph.yaml" --run-dir "$dir/run"
 
 # Two ranks with different configurations.
 cat > "$dir/rank.sh" <<END
