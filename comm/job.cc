@@ -24,6 +24,7 @@ class SingleJob : public Job {
   int local_size() const override { return 1; }
   const std::string& host() const override { return host_; }
   Status Finalize(double) override { return OkStatus(); }
+  void Interrupt(const Status&) override {}  // there is nobody to wait for
   void Abandon() override {}
 
  protected:

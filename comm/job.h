@@ -50,6 +50,9 @@ class Job {
 
   // Leaves in order, together with all others. After an error call Abandon.
   virtual Status Finalize(double timeout_seconds) = 0;
+  // Every pending and later exchange, and every message of the job's transports, fails with `why`:
+  // for who learns that a process died while this one waits for it. Thread-safe, idempotent.
+  virtual void Interrupt(const Status& why) = 0;
   // Leaves without asking anybody: never blocks. The launcher may then end the other processes.
   virtual void Abandon() = 0;
 

@@ -226,10 +226,11 @@ StatusOr<Cluster> Cluster::Discover(const DiscoverOptions& options) {
                                                   std::move(transports[i])));
   }
   if (job.world_size() > 1) {
-    auto on_failure = [health = cluster.health_](int, const Status& why) {
+    auto on_failure = [health = cluster.health_, job = cluster.job_.get()](int, const Status& why) {
       std::lock_guard<std::mutex> lock(health->mutex);
       if (health->failure.ok()) health->failure = why;
       for (Transport* t : health->transports) t->Abort(why);
+      job->Interrupt(why);
     };
     OC_ASSIGN_OR_RETURN(cluster.heartbeat_,
                         Heartbeat::Start(job, options.heartbeat, std::move(on_failure)));

@@ -62,6 +62,8 @@ class MpiJob : public Job {
     return FromMpi(MPI_Finalize(), "MPI_Finalize");
   }
 
+  void Interrupt(const Status& why) override { engine_->Shut(why); }
+
   void Abandon() override {
     if (left_ || engine_ == nullptr) return;
     left_ = true;

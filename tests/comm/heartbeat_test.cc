@@ -33,6 +33,7 @@ class BoardJob : public Job {
   int local_size() const override { return world_size(); }
   const std::string& host() const override { return host_; }
   Status Finalize(double) override { return OkStatus(); }
+  void Interrupt(const Status&) override {}
   void Abandon() override {}
 
  protected:
