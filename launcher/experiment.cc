@@ -52,7 +52,7 @@ StatusOr<Experiment> OpenExperiment(const ExperimentConfig& config) {
   } else {
     hints.context = models::ContextOf(config.model);
   }
-  for (const char* key : {"classes", "vocabulary", "vocab"}) {
+  for (const char* key : {"classes", "vocabulary"}) {
     auto it = config.model.ints.find(key);
     if (it != config.model.ints.end()) hints.classes = it->second;
   }

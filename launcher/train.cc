@@ -66,14 +66,14 @@ class TrainingRun {
     OC_RETURN_IF_ERROR(OpenReports());
     const int64_t steps = std::max<int64_t>(0, total_ - pipeline_.step());
     OC_ASSIGN_OR_RETURN(const Batches batches, pipeline_.UseData(*e_.data.train, steps));
-    begin_ = NowSeconds();
+    const double begin = NowSeconds();
     for (const Batch& batch : batches) {
       if (received_signal.load(std::memory_order_relaxed) != 0) pipeline_.RequestStop();
       OC_ASSIGN_OR_RETURN(const StepResult step, pipeline_.Step(batch));
       OC_RETURN_IF_ERROR(AfterStep(step));
       if (stopped_) break;
     }
-    train_seconds_ = NowSeconds() - begin_ - eval_seconds_;
+    train_seconds_ = NowSeconds() - begin - eval_seconds_;
     return Finish();
   }
 
@@ -124,7 +124,7 @@ class TrainingRun {
     for (size_t i = 0; i < cluster_.vcus().size(); ++i) {
       const int index = cluster_.vcus()[i]->index();
       const VcuTimes times = pipeline_.executor().times(index);
-      if (step.step > warm_from_ + 2 || total_ <= 4) {
+      if (step.step > 2 || total_ <= 4) {
         history_[i].step_seconds.push_back(times.step_seconds);
         history_[i].bubble.push_back(times.bubble_fraction);
       }
@@ -154,9 +154,10 @@ class TrainingRun {
     OC_RETURN_IF_ERROR(Report(m));
     const int64_t save_every = e_.config.checkpoint.every;
     if (last || stopped_ || (save_every > 0 && step.step % save_every == 0)) {
-      OC_ASSIGN_OR_RETURN(checkpoint_,
-                          pipeline_.Save(run_dir_ + "/checkpoints", e_.config.checkpoint.keep,
-                                         FormatConfig(e_.config)));
+      OC_RETURN_IF_ERROR(
+          pipeline_
+              .Save(run_dir_ + "/checkpoints", e_.config.checkpoint.keep, FormatConfig(e_.config))
+              .status());
     }
     return OkStatus();
   }
@@ -300,10 +301,9 @@ class TrainingRun {
   ElasticPipeline& pipeline_;
   std::string run_dir_;
   bool may_resume_, first_;
-  int64_t total_ = 0, warm_from_ = 0;
+  int64_t total_ = 0;
   bool stopped_ = false;
-  double begin_ = 0, train_seconds_ = 0, eval_seconds_ = 0, work_ = 0, last_loss_ = 0;
-  std::string checkpoint_;
+  double train_seconds_ = 0, eval_seconds_ = 0, work_ = 0, last_loss_ = 0;
   std::vector<VcuHistory> history_;
   RunSummary summary_;
   std::optional<MetricsWriter> metrics_;

@@ -49,8 +49,6 @@ struct CommandState {
   std::vector<BufferRange> ranges;  // what the calls point into
 };
 
-class StepExecutor;
-
 // One VCU of this process.
 struct VcuState {
   Vcu* vcu = nullptr;
