@@ -1,11 +1,12 @@
 // Times whole training steps of the models that train_step_pytorch.py times in PyTorch: same model,
 // batch and threads. One JSON line a model.
 //
-//   train_step [mlp lenet resnet18 gpt gpt2-124m] [--seconds 5]
+//   train_step [mlp lenet resnet18 gpt gpt2-124m] [--seconds 5] [--rounds]
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iostream>
 #include <string>
 #include <vector>
 
@@ -53,7 +54,59 @@ StatusOr<Case> MakeCase(const std::string& name) {
                          "; there are mlp, lenet, resnet18, gpt, gpt2-124m");
 }
 
-Status Time(const std::string& name, double seconds) {
+// A data set read once: its samples are copied from memory, as the peer's are.
+class InMemory : public Dataset {
+ public:
+  explicit InMemory(const Dataset& from) : Dataset(from.features()), size_(from.size()) {
+    for (int64_t i = 0; i < size_; ++i) {
+      std::vector<std::byte*> rows;
+      for (const RowLayout& layout : layouts()) {
+        rows_.emplace_back(static_cast<size_t>(layout.bytes));
+        rows.push_back(rows_.back().data());
+      }
+      Sample sample(layouts(), rows);
+      OC_CHECK(from.Read(i, sample).ok());
+    }
+  }
+  int64_t size() const override { return size_; }
+  Status Read(int64_t index, Sample& sample) const override {
+    for (int f = 0; f < sample.num_features(); ++f) {
+      const std::vector<std::byte>& row = rows_[index * sample.num_features() + f];
+      std::copy(row.begin(), row.end(), sample.bytes(f).begin());
+    }
+    return OkStatus();
+  }
+
+ private:
+  int64_t size_;
+  std::vector<std::vector<std::byte>> rows_;
+};
+
+// Runs steps for `seconds` (six at least) and prints their median.
+Status Time(const std::string& name, ElasticPipeline& pipeline, Batches::Iterator& batch,
+            double seconds) {
+  std::vector<double> times;
+  const double begin = NowSeconds();
+  while (times.size() < 6 || NowSeconds() - begin < seconds) {
+    OC_ASSIGN_OR_RETURN(const StepResult step, pipeline.Step(*batch));
+    ++batch;
+    times.push_back(step.seconds);
+  }
+  std::nth_element(times.begin(), times.begin() + times.size() / 2, times.end());
+  const double median = times[times.size() / 2];
+  std::printf(
+      "{\"model\": \"%s\", \"framework\": \"openclaw\", \"ms\": %.3f, \"gflops\": %.1f, "
+      "\"share_of_peak\": %.3f, \"predicted_ms\": %.3f}\n",
+      name.c_str(), median * 1e3, pipeline.step_flops() / median * 1e-9,
+      pipeline.step_flops() / median / pipeline.peak_flops(),
+      pipeline.plan().predicted_step_seconds * 1e3);
+  std::fflush(stdout);
+  return OkStatus();
+}
+
+// Where `rounds` is set, each line read from the standard input is one more measurement: two
+// programs can take turns on a machine whose speed drifts (compare.py).
+Status Run(const std::string& name, double seconds, bool rounds) {
   OC_ASSIGN_OR_RETURN(Case c, MakeCase(name));
   OC_RETURN_IF_ERROR(c.model.status());
   OC_ASSIGN_OR_RETURN(Cluster cluster, Cluster::Discover({.vcus = 1}));
@@ -62,24 +115,19 @@ Status Time(const std::string& name, double seconds) {
                                                               .global_batch = c.batch,
                                                               .recompute = "none",
                                                               .profile_seconds = 0.5}));
-  OC_ASSIGN_OR_RETURN(const Batches batches, pipeline->UseData(*c.data, 1 << 20));
-  std::vector<double> times;
-  const double begin = NowSeconds();
-  for (const Batch& batch : batches) {
-    OC_ASSIGN_OR_RETURN(const StepResult step, pipeline->Step(batch));
-    times.push_back(step.seconds);
-    if (times.size() >= 8 && NowSeconds() - begin > seconds) break;
+  const InMemory data(*c.data);
+  OC_ASSIGN_OR_RETURN(const Batches batches, pipeline->UseData(data, 1 << 20));
+  Batches::Iterator batch = batches.begin();
+  for (int i = 0; i < 4; ++i, ++batch) OC_RETURN_IF_ERROR(pipeline->Step(*batch).status());
+  if (!rounds) {
+    OC_RETURN_IF_ERROR(Time(name, *pipeline, batch, seconds));
+  } else {
+    std::printf("ready\n");
+    std::fflush(stdout);
+    for (std::string line; std::getline(std::cin, line);) {
+      OC_RETURN_IF_ERROR(Time(name, *pipeline, batch, seconds));
+    }
   }
-  times.erase(times.begin(), times.begin() + times.size() / 4);  // warm-up
-  std::nth_element(times.begin(), times.begin() + times.size() / 2, times.end());
-  const double median = times[times.size() / 2];
-  std::printf(
-      "{\"model\": \"%s\", \"framework\": \"openclaw\", \"ms\": %.3f, \"gflops\": %.1f, "
-      "\"share_of_peak\": %.3f, \"predicted_ms\": %.3f}\n",
-      name.c_str(), median * 1e3, pipeline->step_flops() / median * 1e-9,
-      pipeline->step_flops() / median / pipeline->peak_flops(),
-      pipeline->plan().predicted_step_seconds * 1e3);
-  std::fflush(stdout);
   pipeline.reset();
   return cluster.Leave(30);
 }
@@ -90,16 +138,19 @@ Status Time(const std::string& name, double seconds) {
 int main(int argc, char** argv) {
   std::vector<std::string> names;
   double seconds = 5;
+  bool rounds = false;
   for (int i = 1; i < argc; ++i) {
     if (std::strcmp(argv[i], "--seconds") == 0 && i + 1 < argc) {
       seconds = std::atof(argv[++i]);
+    } else if (std::strcmp(argv[i], "--rounds") == 0) {
+      rounds = true;
     } else {
       names.push_back(argv[i]);
     }
   }
   if (names.empty()) names = {"mlp", "lenet", "resnet18", "gpt", "gpt2-124m"};
   for (const std::string& name : names) {
-    const oc::Status status = oc::Time(name, seconds);
+    const oc::Status status = oc::Run(name, seconds, rounds);
     if (!status.ok()) {
       std::fprintf(stderr, "train_step %s: %s\n", name.c_str(), status.ToString().c_str());
       return 1;

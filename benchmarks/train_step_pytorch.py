@@ -2,11 +2,12 @@
 """The peer of train_step.cc: the same models, batches and optimizers in PyTorch on the CPU, float32.
 One JSON line a model and mode (eager, compiled).
 
-    python3 train_step_pytorch.py [--threads 2] [--seconds 5] [--compile] [model ...]
+    python3 train_step_pytorch.py [--threads 2] [--seconds 5] [--compile] [--rounds] [model ...]
 """
 import argparse
 import json
 import statistics
+import sys
 import time
 
 import torch
@@ -95,7 +96,7 @@ def make(name):
     return model, x, y, optimizer, language
 
 
-def measure(name, compiled, seconds):
+def measure(name, compiled, seconds, rounds):
     torch.manual_seed(1)
     model, x, y, optimizer, clip = make(name)
     forward = torch.compile(model) if compiled else model
@@ -109,16 +110,24 @@ def measure(name, compiled, seconds):
         optimizer.step()
         return loss.item()
 
+    def time_steps():
+        times, begin = [], time.perf_counter()
+        while len(times) < 6 or time.perf_counter() - begin < seconds:
+            t = time.perf_counter()
+            step()
+            times.append(time.perf_counter() - t)
+        print(json.dumps({"model": name, "framework": "pytorch " + torch.__version__,
+                          "mode": "compiled" if compiled else "eager",
+                          "ms": round(statistics.median(times) * 1e3, 3)}), flush=True)
+
     for _ in range(4):
         step()
-    times, begin = [], time.perf_counter()
-    while len(times) < 6 or time.perf_counter() - begin < seconds:
-        t = time.perf_counter()
-        step()
-        times.append(time.perf_counter() - t)
-    print(json.dumps({"model": name, "framework": "pytorch " + torch.__version__,
-                      "mode": "compiled" if compiled else "eager",
-                      "ms": round(statistics.median(times) * 1e3, 3)}), flush=True)
+    if not rounds:
+        time_steps()
+        return
+    print("ready", flush=True)
+    for _ in sys.stdin:  # a line is one more measurement (compare.py)
+        time_steps()
 
 
 def main():
@@ -127,12 +136,16 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=5)
     parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--rounds", action="store_true", help="measure once a line of the standard input")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     for name in args.models:
-        measure(name, False, args.seconds)
+        if args.rounds:
+            measure(name, args.compile, args.seconds, True)
+            continue
+        measure(name, False, args.seconds, False)
         if args.compile:
-            measure(name, True, args.seconds)
+            measure(name, True, args.seconds, False)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 #include "openclaw/runtime/data/synthetic.h"
 
+#include <algorithm>
+#include <array>
 #include <vector>
 
 #include "openclaw/core/rng.h"
@@ -31,9 +33,12 @@ class SyntheticImages : public Dataset {
     // A block of words before each sample's noise holds its label.
     const uint64_t base = index * ((elements + 3) / 4 * 4 + 4);
     const int64_t label = rng_.Word(stream, base) % options_.classes;
-    for (int64_t i = 0; i < elements; ++i) {
-      image[i] = patterns_[label * elements + i] +
-                 static_cast<float>(options_.noise * Normal(rng_, stream, base + 4 + i));
+    for (int64_t i = 0; i < elements; i += 4) {
+      const std::array<double, 4> normal = NormalBlock(rng_, stream, (base + 4 + i) / 4);
+      for (int64_t j = i; j < std::min(i + 4, elements); ++j) {
+        image[j] =
+            patterns_[label * elements + j] + static_cast<float>(options_.noise * normal[j - i]);
+      }
     }
     sample.row<int32_t>(1)[0] = static_cast<int32_t>(label);
     return OkStatus();
