@@ -1,17 +1,19 @@
 // Times whole training steps of the models that train_step_pytorch.py times in PyTorch: same model,
 // batch and threads. One JSON line a model.
 //
-//   train_step [mlp lenet resnet18 gpt gpt2-124m] [--seconds 5] [--rounds]
+//   train_step [mlp lenet resnet18 gpt gpt2-124m] [--seconds 5] [--rounds] [--ops]
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "openclaw/core/clock.h"
 #include "openclaw/graph/models/models.h"
+#include "openclaw/partitioner/costs.h"
 #include "openclaw/runtime/data/synthetic.h"
 #include "openclaw/runtime/pipeline.h"
 
@@ -104,9 +106,34 @@ Status Time(const std::string& name, ElasticPipeline& pipeline, Batches::Iterato
   return OkStatus();
 }
 
+// What the profile says of each op of the step, most expensive first.
+void PrintOps(const ElasticPipeline& pipeline) {
+  std::map<std::string, std::pair<int, double>> ops;
+  double total = 0;
+  for (const Graph* graph : {&pipeline.joint(), &pipeline.update()}) {
+    for (const Node& node : graph->nodes) {
+      const CostRequest request =
+          RequestOf(*graph, node, 0, pipeline.cluster().spec().vcus[0].kind);
+      const CostEntry* entry = pipeline.costs().Find(request.key);
+      if (entry == nullptr) continue;
+      auto& [count, seconds] = ops[request.key.substr(0, request.key.rfind(" on "))];
+      ++count;
+      seconds += entry->seconds;
+      total += entry->seconds;
+    }
+  }
+  std::vector<std::pair<std::string, std::pair<int, double>>> sorted(ops.begin(), ops.end());
+  std::sort(sorted.begin(), sorted.end(),
+            [](const auto& a, const auto& b) { return a.second.second > b.second.second; });
+  for (const auto& [key, sum] : sorted) {
+    std::printf("%8.3f ms %5.1f %% %4d x %s\n", sum.second * 1e3, 100 * sum.second / total,
+                sum.first, key.c_str());
+  }
+}
+
 // Where `rounds` is set, each line read from the standard input is one more measurement: two
 // programs can take turns on a machine whose speed drifts (compare.py).
-Status Run(const std::string& name, double seconds, bool rounds) {
+Status Run(const std::string& name, double seconds, bool rounds, bool ops) {
   OC_ASSIGN_OR_RETURN(Case c, MakeCase(name));
   OC_RETURN_IF_ERROR(c.model.status());
   OC_ASSIGN_OR_RETURN(Cluster cluster, Cluster::Discover({.vcus = 1}));
@@ -115,6 +142,7 @@ Status Run(const std::string& name, double seconds, bool rounds) {
                                                               .global_batch = c.batch,
                                                               .recompute = "none",
                                                               .profile_seconds = 0.5}));
+  if (ops) PrintOps(*pipeline);
   const InMemory data(*c.data);
   OC_ASSIGN_OR_RETURN(const Batches batches, pipeline->UseData(data, 1 << 20));
   Batches::Iterator batch = batches.begin();
@@ -138,19 +166,21 @@ Status Run(const std::string& name, double seconds, bool rounds) {
 int main(int argc, char** argv) {
   std::vector<std::string> names;
   double seconds = 5;
-  bool rounds = false;
+  bool rounds = false, ops = false;
   for (int i = 1; i < argc; ++i) {
     if (std::strcmp(argv[i], "--seconds") == 0 && i + 1 < argc) {
       seconds = std::atof(argv[++i]);
     } else if (std::strcmp(argv[i], "--rounds") == 0) {
       rounds = true;
+    } else if (std::strcmp(argv[i], "--ops") == 0) {
+      ops = true;
     } else {
       names.push_back(argv[i]);
     }
   }
   if (names.empty()) names = {"mlp", "lenet", "resnet18", "gpt", "gpt2-124m"};
   for (const std::string& name : names) {
-    const oc::Status status = oc::Run(name, seconds, rounds);
+    const oc::Status status = oc::Run(name, seconds, rounds, ops);
     if (!status.ok()) {
       std::fprintf(stderr, "train_step %s: %s\n", name.c_str(), status.ToString().c_str());
       return 1;

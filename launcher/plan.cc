@@ -1,14 +1,13 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "openclaw/comm/all_reduce.h"
-#include "openclaw/graph/autodiff.h"
-#include "openclaw/graph/passes.h"
+#include "openclaw/core/logging.h"
 #include "openclaw/launcher/commands.h"
 #include "openclaw/launcher/config/cluster_file.h"
 #include "openclaw/partitioner/costs.h"
 #include "openclaw/partitioner/picture.h"
 #include "openclaw/runtime/profiler.h"
+#include "openclaw/runtime/training_graphs.h"
 
 namespace oc {
 namespace {
@@ -23,26 +22,12 @@ Status Show(const PlannedProgram& planned, const Graph& graph, const ClusterSpec
   return OkStatus();
 }
 
-// For machines of a file: their costs come from a profile, or are measured here for the kinds that
-// this machine has.
-Status PlanForFile(const Experiment& e, const PlanFlags& flags) {
-  OC_ASSIGN_OR_RETURN(const ClusterSpec cluster, LoadCluster(flags.cluster_path));
-  OC_ASSIGN_OR_RETURN(const HybridOptimizer optimizer,
-                      HybridOptimizer::FromConfig(e.config.optimizer));
-  OC_ASSIGN_OR_RETURN(const Graph bound, e.model.Bind({{"B", e.config.train.micro_batch}}));
-  OC_ASSIGN_OR_RETURN(Graph joint, Differentiate(bound));
-  PassOptions passes;
-  if (e.config.parallel.recompute != "marked") passes.disabled = {"recompute_marked"};
-  OC_RETURN_IF_ERROR(RunPasses(joint, DefaultPasses(), passes));
-  OC_ASSIGN_OR_RETURN(const Graph update, optimizer.BuildUpdate(joint));
-  CostTable costs;
-  if (!flags.profile_path.empty()) {
-    OC_ASSIGN_OR_RETURN(costs, CostTable::Load(flags.profile_path));
-  }
+// Adds to `costs` what is missing for the kinds of `cluster`: measured on a slice of the same leaf
+// and threads, where this machine has it.
+Status MeasureHere(const ClusterSpec& cluster, const TrainingGraphs& graphs, CostTable& costs) {
   for (const VcuSpec& v : cluster.vcus) {
-    std::vector<CostRequest> missing = MissingCosts(joint, &update, v.kind, costs);
+    std::vector<CostRequest> missing = MissingCosts(graphs.joint, &graphs.update, v.kind, costs);
     if (missing.empty()) continue;
-    // Measured on a slice of the same leaf and threads, where this machine has it.
     const DeviceRegistry registry = BuiltinLeaves();
     OC_ASSIGN_OR_RETURN(const DeviceLeaf* leaf, registry.Find(v.device));
     OC_ASSIGN_OR_RETURN(auto devices, leaf->discover());
@@ -57,20 +42,33 @@ Status PlanForFile(const Experiment& e, const PlanFlags& flags) {
     OC_ASSIGN_OR_RETURN(const CostTable found, MeasureCosts(*slice, missing, {}));
     for (const auto& [key, entry] : found.entries()) costs.Set(key, entry);
   }
-  const PipelineOptions o = MakePipelineOptions(e.config);
-  PartitionOptions partition{.micro_batch = o.micro_batch,
-                             .global_batch = o.global_batch,
-                             .gradient_accumulation = o.gradient_accumulation,
-                             .pipeline_depth = o.pipeline_depth,
-                             .data_parallel = o.data_parallel,
-                             .schedule = o.schedule,
-                             .stages = o.stages};
-  partition.lower.scratch_bytes = [](int members, int64_t bytes) {
-    return AllReduceScratchBytes(members, bytes, DType::kF32);
+  return OkStatus();
+}
+
+// For machines of a file: their costs come from a profile, or are measured here for the kinds that
+// this machine has.
+Status PlanForFile(const Experiment& e, const PlanFlags& flags) {
+  OC_ASSIGN_OR_RETURN(const ClusterSpec cluster, LoadCluster(flags.cluster_path));
+  OC_ASSIGN_OR_RETURN(const HybridOptimizer optimizer,
+                      HybridOptimizer::FromConfig(e.config.optimizer));
+  CostTable costs;
+  if (!flags.profile_path.empty()) {
+    OC_ASSIGN_OR_RETURN(costs, CostTable::Load(flags.profile_path));
+  }
+  const PipelineOptions options = MakePipelineOptions(e.config);
+  const auto plan = [&](bool recompute) -> Status {
+    OC_ASSIGN_OR_RETURN(const TrainingGraphs graphs,
+                        BuildTrainingGraphs(e.model, optimizer, options.micro_batch, recompute));
+    OC_RETURN_IF_ERROR(MeasureHere(cluster, graphs, costs));
+    OC_ASSIGN_OR_RETURN(const PlannedProgram planned,
+                        DynamicGraphPartitioner(graphs.joint, &graphs.update, cluster, costs)
+                            .Partition(PartitionOptionsOf(options)));
+    return Show(planned, graphs.joint, cluster, flags);
   };
-  OC_ASSIGN_OR_RETURN(const PlannedProgram planned,
-                      DynamicGraphPartitioner(joint, &update, cluster, costs).Partition(partition));
-  return Show(planned, joint, cluster, flags);
+  const Status status = plan(options.recompute == "marked");
+  if (!absl::IsResourceExhausted(status) || options.recompute != "auto") return status;
+  OC_LOG_INFO(status.message(), "; trying with marked modules computed again in backward");
+  return plan(/*recompute=*/true);
 }
 
 }  // namespace

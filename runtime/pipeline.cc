@@ -11,12 +11,12 @@
 #include "openclaw/comm/all_reduce.h"
 #include "openclaw/core/clock.h"
 #include "openclaw/core/logging.h"
-#include "openclaw/graph/autodiff.h"
-#include "openclaw/graph/passes.h"
+#include "openclaw/graph/builder.h"
 #include "openclaw/optim/learning_rate.h"
 #include "openclaw/runtime/pipeline_internal.h"
 #include "openclaw/runtime/profiler.h"
 #include "openclaw/runtime/report/memory.h"
+#include "openclaw/runtime/training_graphs.h"
 
 namespace oc {
 namespace {
@@ -50,6 +50,21 @@ double Flops(const Graph& graph) {
 }
 
 }  // namespace
+
+PartitionOptions PartitionOptionsOf(const PipelineOptions& options) {
+  PartitionOptions o;
+  o.micro_batch = options.micro_batch;
+  o.global_batch = options.global_batch;
+  o.gradient_accumulation = options.gradient_accumulation;
+  o.pipeline_depth = options.pipeline_depth;
+  o.data_parallel = options.data_parallel;
+  o.schedule = options.schedule;
+  o.stages = options.stages;
+  o.lower.scratch_bytes = [](int members, int64_t bytes) {
+    return AllReduceScratchBytes(members, bytes, DType::kF32);
+  };
+  return o;
+}
 
 // The host's side of a training step.
 class ElasticPipeline::TrainHost : public StepHost {
@@ -130,29 +145,14 @@ StatusOr<std::unique_ptr<ElasticPipeline>> ElasticPipeline::Create(const Graph& 
 }
 
 Status ElasticPipeline::PlanAndProfile(const Graph& model, bool recompute) {
-  OC_RETURN_IF_ERROR(BuildGraphs(model, recompute));
+  model_ = model;
+  OC_ASSIGN_OR_RETURN(TrainingGraphs graphs,
+                      BuildTrainingGraphs(model, optimizer_, options_.micro_batch, recompute));
+  joint_ = std::move(graphs.joint);
+  update_ = std::move(graphs.update);
+  recomputes_ = recompute;
   OC_RETURN_IF_ERROR(LoadProfile());
   return MakePlan();
-}
-
-Status ElasticPipeline::BuildGraphs(const Graph& model, bool recompute) {
-  model_ = model;
-  DimBinding binding;
-  for (const std::string& name : model.UnboundDims()) {
-    if (name != "B") {
-      return InvalidArgument("model ", model.name, ": dimension ", name,
-                             " is not bound; only the batch, B, is bound by training");
-    }
-    binding[name] = options_.micro_batch;
-  }
-  OC_ASSIGN_OR_RETURN(const Graph bound, model.Bind(binding));
-  OC_ASSIGN_OR_RETURN(joint_, Differentiate(bound));
-  PassOptions passes;
-  recomputes_ = recompute;
-  if (!recompute) passes.disabled.push_back("recompute_marked");
-  OC_RETURN_IF_ERROR(RunPasses(joint_, DefaultPasses(), passes));
-  OC_ASSIGN_OR_RETURN(update_, optimizer_.BuildUpdate(joint_));
-  return OkStatus();
 }
 
 Status ElasticPipeline::LoadProfile() {
@@ -170,7 +170,8 @@ Status ElasticPipeline::LoadProfile() {
       cluster_.job().Broadcast(costs_.ToJson(), 0, "profile", options_.timeout_seconds));
   OC_ASSIGN_OR_RETURN(costs_, CostTable::FromJson(shared));
   OC_RETURN_IF_ERROR(ProfileGraphs(cluster_, joint_, &update_, costs_,
-                                   {.seconds = options_.profile_seconds,
+                                   {.check_known = true,
+                                    .seconds = options_.profile_seconds,
                                     .timeout_seconds = std::max(60.0, options_.timeout_seconds)}));
   if (!options_.profile_path.empty() && cluster_.job().rank() == 0) {
     OC_RETURN_IF_ERROR(costs_.Save(options_.profile_path));
@@ -195,25 +196,10 @@ Status ElasticPipeline::MeasurePeak() {
   return OkStatus();
 }
 
-PartitionOptions ElasticPipeline::MakePartitionOptions() const {
-  PartitionOptions o;
-  o.micro_batch = options_.micro_batch;
-  o.global_batch = options_.global_batch;
-  o.gradient_accumulation = options_.gradient_accumulation;
-  o.pipeline_depth = options_.pipeline_depth;
-  o.data_parallel = options_.data_parallel;
-  o.schedule = options_.schedule;
-  o.stages = options_.stages;
-  o.lower.scratch_bytes = [](int members, int64_t bytes) {
-    return AllReduceScratchBytes(members, bytes, DType::kF32);
-  };
-  return o;
-}
-
 // Rank 0 plans, everybody realises the same plan and compares what came of it.
 Status ElasticPipeline::MakePlan() {
   DynamicGraphPartitioner partitioner(joint_, &update_, cluster_.spec(), costs_);
-  const PartitionOptions partition = MakePartitionOptions();
+  const PartitionOptions partition = PartitionOptionsOf(options_);
   std::string text;
   Status status;
   // "!": a failure of rank 0's; "?": one that another choice of recomputation may mend.

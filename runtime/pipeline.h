@@ -53,6 +53,9 @@ struct PipelineOptions {
   int64_t epoch = 0;
 };
 
+// What of the options is planning's.
+PartitionOptions PartitionOptionsOf(const PipelineOptions& options);
+
 struct StepResult {
   int64_t step = 0;  // steps done, this one included
   double loss = 0;   // mean over the global batch
@@ -112,12 +115,13 @@ class ElasticPipeline {
   const Program& program() const { return planned_.program; }
   const Simulation& simulation() const { return planned_.simulation; }
   const Graph& joint() const { return joint_; }
+  const Graph& update() const { return update_; }
   const HybridOptimizer& optimizer() const { return optimizer_; }
   const CostTable& costs() const { return costs_; }
   int64_t global_batch() const { return planned_.plan.micro_batch * planned_.plan.micro_batches; }
   // Of the last training step.
   Executor& executor() { return *executor_; }
-  Cluster& cluster() { return cluster_; }
+  Cluster& cluster() const { return cluster_; }
   // Memory of this process that the pipeline will take: arenas, buffers of the loader, and so on.
   int64_t predicted_process_bytes() const;
   // Resident memory of this process just before its first arena.
@@ -144,14 +148,12 @@ class ElasticPipeline {
   ElasticPipeline(Cluster& cluster, const HybridOptimizer& optimizer,
                   const PipelineOptions& options)
       : cluster_(cluster), optimizer_(optimizer), options_(options) {}
-  Status BuildGraphs(const Graph& model, bool recompute);
   Status LoadProfile();
   Status MeasurePeak();
   Status PlanAndProfile(const Graph& model, bool recompute);
   Status MakePlan();
   Status InitializeState();
   Status MakeExecutor();
-  PartitionOptions MakePartitionOptions() const;
   StatusOr<Inference*> InferenceFor(int64_t micro_batch, const std::vector<int>& counts,
                                     const std::string& fetch);
   StatusOr<std::span<const MicroBatch>> Load(const Batch& batch);

@@ -104,7 +104,7 @@ StatusOr<ElasticPipeline::Inference*> ElasticPipeline::InferenceFor(int64_t micr
         stage.owner.insert(stage.owner.end(), counts[r], stage.vcus[r % replicas]);
       }
     }
-    LowerOptions options = MakePartitionOptions().lower;
+    LowerOptions options = PartitionOptionsOf(options_).lower;
     options.state_of = &planned_.program;
     if (!fetch.empty()) options.fetch = {fetch};
     OC_ASSIGN_OR_RETURN(made->program,

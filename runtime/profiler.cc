@@ -82,6 +82,47 @@ Status Fill(Slice& slice, Queue& queue, const BufferRange& range, DType dtype) {
   return queue.CopyFromHost(range, values);
 }
 
+OpRequest ToOpRequest(const CostRequest& r) {
+  return {.def = r.def,
+          .attrs = r.attrs,
+          .inputs = r.inputs,
+          .outputs = r.outputs,
+          .accumulate = r.accumulate};
+}
+
+// Null where the slice has no kernel that adds to the outputs asked for.
+StatusOr<std::unique_ptr<PreparedOp>> PrepareVariant(Slice& slice, const CostRequest& r) {
+  const OpRequest request = ToOpRequest(r);
+  if (r.accumulate != 0 && !slice.CanAccumulate(request)) return std::unique_ptr<PreparedOp>();
+  auto op = slice.Prepare(request);
+  if (!op.ok() && r.accumulate != 0 && absl::IsUnimplemented(op.status())) {
+    return std::unique_ptr<PreparedOp>();
+  }
+  if (!op.ok()) return Annotate(op.status(), "profile");
+  return op;
+}
+
+// The requests that `table` does not answer; with check_known also those that it answers otherwise
+// than the slice's kernels do now.
+StatusOr<std::vector<CostRequest>> ToMeasure(Slice& slice, const Graph& graph, const Graph* update,
+                                             const std::string& kind, const CostTable& table,
+                                             const ProfileOptions& options) {
+  if (!options.check_known) return MissingCosts(graph, update, kind, table);
+  std::vector<CostRequest> wanted;
+  for (CostRequest& r : MissingCosts(graph, update, kind, CostTable())) {
+    if (const CostEntry* known = table.Find(r.key)) {
+      OC_ASSIGN_OR_RETURN(const auto op, PrepareVariant(slice, r));
+      const bool same = op == nullptr
+                            ? !known->supported
+                            : known->supported && op->workspace_bytes() == known->workspace_bytes &&
+                                  op->opaque_bytes() == known->opaque_bytes;
+      if (same) continue;
+    }
+    wanted.push_back(std::move(r));
+  }
+  return wanted;
+}
+
 }  // namespace
 
 StatusOr<CostTable> MeasureCosts(Slice& slice, const std::vector<CostRequest>& requests,
@@ -90,22 +131,12 @@ StatusOr<CostTable> MeasureCosts(Slice& slice, const std::vector<CostRequest>& r
   std::vector<Candidate> candidates;
   int64_t largest = 0, total = 0;
   for (const CostRequest& r : requests) {
-    const OpRequest request{.def = r.def,
-                            .attrs = r.attrs,
-                            .inputs = r.inputs,
-                            .outputs = r.outputs,
-                            .accumulate = r.accumulate};
-    if (r.accumulate != 0 && !slice.CanAccumulate(request)) {
+    OC_ASSIGN_OR_RETURN(auto op, PrepareVariant(slice, r));
+    if (op == nullptr) {
       table.Set(r.key, {.supported = false});
       continue;
     }
-    auto op = slice.Prepare(request);
-    if (!op.ok() && r.accumulate != 0 && absl::IsUnimplemented(op.status())) {
-      table.Set(r.key, {.supported = false});
-      continue;
-    }
-    OC_RETURN_IF_ERROR(Annotate(op.status(), "profile"));
-    candidates.push_back({.request = &r, .op = std::move(op).value()});
+    candidates.push_back({.request = &r, .op = std::move(op)});
     const int64_t bytes = TotalBytes(candidates.back());
     largest = std::max(largest, bytes);
     total += bytes;
@@ -187,7 +218,9 @@ Status ProfileGraphs(Cluster& cluster, const Graph& graph, const Graph* update, 
   for (size_t i = 0; i < vcus.size(); ++i) {
     threads.emplace_back([&, i] {
       const std::string kind = cluster.spec().vcus[vcus[i]->index()].kind;
-      found[i] = MeasureCosts(vcus[i]->slice(), MissingCosts(graph, update, kind, table), options);
+      Slice& slice = vcus[i]->slice();
+      auto requests = ToMeasure(slice, graph, update, kind, table, options);
+      found[i] = requests.ok() ? MeasureCosts(slice, *requests, options) : requests.status();
     });
   }
   for (std::thread& t : threads) t.join();

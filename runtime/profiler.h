@@ -12,6 +12,9 @@ struct ProfileOptions {
   // false: only what Prepare tells (workspaces, which variants exist); seconds stay 0, and no
   // memory is taken.
   bool measure = true;
+  // ProfileGraphs: entries that are there are compared with what Prepare says now; those that
+  // another build of the kernels left are measured anew.
+  bool check_known = false;
   double seconds = 3;  // about how long the measured rounds may take
   int min_rounds = 3;
   int max_rounds = 15;
