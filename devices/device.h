@@ -92,6 +92,12 @@ struct SliceOptions {
   int64_t memory_bytes = 0;  // budget; Allocate beyond it is kResourceExhausted
 };
 
+struct OpSupport {
+  bool supported = false;
+  double seconds = -1;  // expected; below 0: not known
+  std::string reason;   // where it is not supported
+};
+
 class Slice {
  public:
   virtual ~Slice() = default;
@@ -109,8 +115,9 @@ class Slice {
 
   // kUnimplemented names op, dtypes and device, and what exists.
   virtual StatusOr<std::unique_ptr<PreparedOp>> Prepare(const OpRequest& request) = 0;
-  // Whether Prepare would take the request's `accumulate` bits.
-  virtual bool CanAccumulate(const OpRequest& request) const = 0;
+  // Whether Prepare would take the request, `accumulate` bits included. An error where the slice
+  // cannot tell.
+  virtual StatusOr<OpSupport> Support(const OpRequest& request) = 0;
 
   // The bytes of a range as host memory, where the host may touch them in place; else empty, and
   // transfers are staged.

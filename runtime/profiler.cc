@@ -93,11 +93,11 @@ OpRequest ToOpRequest(const CostRequest& r) {
 // Null where the slice has no kernel that adds to the outputs asked for.
 StatusOr<std::unique_ptr<PreparedOp>> PrepareVariant(Slice& slice, const CostRequest& r) {
   const OpRequest request = ToOpRequest(r);
-  if (r.accumulate != 0 && !slice.CanAccumulate(request)) return std::unique_ptr<PreparedOp>();
-  auto op = slice.Prepare(request);
-  if (!op.ok() && r.accumulate != 0 && absl::IsUnimplemented(op.status())) {
-    return std::unique_ptr<PreparedOp>();
+  if (r.accumulate != 0) {
+    OC_ASSIGN_OR_RETURN(const OpSupport support, slice.Support(request));
+    if (!support.supported) return std::unique_ptr<PreparedOp>();
   }
+  auto op = slice.Prepare(request);
   if (!op.ok()) return Annotate(op.status(), "profile");
   return op;
 }

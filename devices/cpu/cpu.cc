@@ -7,9 +7,7 @@
 #include "openclaw/devices/host/host_device.h"
 
 namespace oc {
-namespace {
-
-StatusOr<std::vector<std::unique_ptr<Device>>> Discover(
+StatusOr<std::vector<std::unique_ptr<Device>>> DiscoverCpus(
     const std::shared_ptr<const KernelRegistry>& fallback) {
   auto kernels = std::make_shared<KernelRegistry>();
   OC_RETURN_IF_ERROR(cpu::RegisterOneDnn(*kernels));
@@ -34,12 +32,6 @@ StatusOr<std::vector<std::unique_ptr<Device>>> Discover(
     devices.push_back(MakeHostDevice(std::move(options)));
   }
   return devices;
-}
-
-}  // namespace
-
-DeviceLeaf CpuLeaf(std::shared_ptr<const KernelRegistry> fallback) {
-  return {"cpu", [fallback] { return Discover(fallback); }};
 }
 
 }  // namespace oc

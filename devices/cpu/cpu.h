@@ -15,6 +15,7 @@ namespace oc {
 //
 // `fallback` (may be null) is asked for what the leaf has no kernel of its own for, op by op.
 // Discovery is kFailedPrecondition where hwloc or oneDNN cannot start.
-DeviceLeaf CpuLeaf(std::shared_ptr<const KernelRegistry> fallback);
+StatusOr<std::vector<std::unique_ptr<Device>>> DiscoverCpus(
+    const std::shared_ptr<const KernelRegistry>& fallback);
 
 }  // namespace oc

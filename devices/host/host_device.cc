@@ -179,13 +179,21 @@ class HostSlice : public Slice {
     }
     return Unimplemented("op ", ToString(request), " on ", kind(), ": ", last.message());
   }
-  bool CanAccumulate(const OpRequest& request) const override {
+  StatusOr<OpSupport> Support(const OpRequest& request) override {
     for (const auto& registry : device_.kernels) {
       const KernelEntry* entry = registry->Find(request.def->name);
       // Only the kernel that would run anyway: a slower one that can accumulate is no gain.
-      if (entry != nullptr) return (request.accumulate & ~entry->accumulable) == 0;
+      if (entry != nullptr && (request.accumulate & ~entry->accumulable) != 0) {
+        return OpSupport{.reason = "the kernel does not add to its output"};
+      }
+      if (entry != nullptr) break;
     }
-    return false;
+    const auto op = Prepare(request);
+    if (op.ok()) return OpSupport{.supported = true};
+    if (absl::IsUnimplemented(op.status())) {
+      return OpSupport{.reason = std::string(op.status().message())};
+    }
+    return op.status();
   }
   std::span<std::byte> HostView(BufferRange range) override {
     return {Address(range), static_cast<size_t>(range.bytes)};

@@ -11,6 +11,6 @@ namespace oc {
 // All its kernels; other host devices may ask it last.
 std::shared_ptr<const KernelRegistry> ReferenceKernels();
 // One device, "reference:0": the cores that this process may use and the memory that is free now.
-DeviceLeaf ReferenceLeaf();
+StatusOr<std::vector<std::unique_ptr<Device>>> DiscoverReference();
 
 }  // namespace oc

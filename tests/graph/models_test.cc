@@ -6,6 +6,7 @@
 
 #include "interpreter.h"
 #include "openclaw/core/rng.h"
+#include "openclaw/devices/export.h"
 #include "openclaw/devices/reference/reference.h"
 #include "openclaw/graph/autodiff.h"
 #include "openclaw/graph/modules.h"
@@ -152,7 +153,7 @@ Tensor Gradient(const Accumulator& a, const std::vector<Tensor>& values) {
 class SmallTraining : public ::testing::Test {
  protected:
   void SetUp() override {
-    auto slice = test::FirstSlice(ReferenceLeaf());
+    auto slice = test::FirstSlice(ThroughTable<&DiscoverReference>("reference"));
     ASSERT_TRUE(slice.ok()) << slice.status();
     slice_ = std::move(slice).value();
   }

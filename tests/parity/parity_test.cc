@@ -9,6 +9,7 @@
 
 #include "openclaw/core/rng.h"
 #include "openclaw/devices/cpu/cpu.h"
+#include "openclaw/devices/export.h"
 #include "openclaw/devices/reference/reference.h"
 #include "openclaw/graph/autodiff.h"
 #include "openclaw/graph/models/models.h"
@@ -18,6 +19,10 @@
 
 namespace oc {
 namespace {
+
+StatusOr<std::vector<std::unique_ptr<Device>>> DiscoverCpusWithReference() {
+  return DiscoverCpus(ReferenceKernels());
+}
 
 using nlohmann::json;
 
@@ -105,7 +110,7 @@ TEST_P(ParityTest, ErrorsAreNoMoreThanTwicePyTorchs) {
   ASSERT_TRUE(joint.ok()) << joint.status();
   ASSERT_EQ(RunPasses(*joint, DefaultPasses(), {}), OkStatus());
   for (int threads : {1, 2}) {
-    auto slice = test::FirstSlice(CpuLeaf(ReferenceKernels()), threads);
+    auto slice = test::FirstSlice(ThroughTable<&DiscoverCpusWithReference>("cpu"), threads);
     ASSERT_TRUE(slice.ok()) << slice.status();
     std::map<std::string, Tensor> inputs = Inputs(*joint);
     const int64_t valid = classifier ? 16 : 4 * 24 - 12;

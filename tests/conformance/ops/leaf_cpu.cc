@@ -1,9 +1,15 @@
 #include "leaves.h"
 #include "openclaw/devices/cpu/cpu.h"
+#include "openclaw/devices/export.h"
 
 namespace oc::conformance {
+namespace {
 
 // Without reference kernels to fall back on: what the leaf lacks is counted.
-std::vector<LeafUnderTest> LeavesUnderTest() { return {{CpuLeaf(nullptr), {1, 2}}}; }
+StatusOr<std::vector<std::unique_ptr<Device>>> Discover() { return DiscoverCpus(nullptr); }
+
+}  // namespace
+
+std::vector<LeafUnderTest> LeavesUnderTest() { return {{ThroughTable<&Discover>("cpu"), {1, 2}}}; }
 
 }  // namespace oc::conformance

@@ -1,9 +1,11 @@
 #include "leaves.h"
-
+#include "openclaw/devices/export.h"
 #include "openclaw/devices/reference/reference.h"
 
 namespace oc::conformance {
 
-std::vector<LeafUnderTest> LeavesUnderTest() { return {{ReferenceLeaf(), {1}}}; }
+std::vector<LeafUnderTest> LeavesUnderTest() {
+  return {{ThroughTable<&DiscoverReference>("reference"), {1}}};
+}
 
 }  // namespace oc::conformance

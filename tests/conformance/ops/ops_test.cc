@@ -9,6 +9,7 @@
 
 #include "cases.h"
 #include "leaves.h"
+#include "openclaw/devices/export.h"
 #include "openclaw/devices/reference/reference.h"
 
 namespace oc::conformance {
@@ -143,7 +144,9 @@ class CaseRun {
     OpRequest request{.def = def_, .attrs = c_.attrs, .accumulate = 1u << bit};
     for (const Tensor& t : inputs_) request.inputs.push_back(t.type());
     for (const Tensor& t : expected_) request.outputs.push_back(t.type());
-    if (!target_.slice->CanAccumulate(request)) return "";
+    auto support = target_.slice->Support(request);
+    if (!support.ok()) return support.status().ToString();
+    if (!support->supported) return "";
     OpRunner::Options options{.accumulate = 1u << bit};
     std::vector<Tensor> sums;
     for (size_t i = 0; i < expected_.size(); ++i) {
@@ -269,7 +272,7 @@ void RegisterReferenceChecks(OpRunner& reference, const CasesByOp& by_op) {
 }
 
 int Main() {
-  auto oracle = MakeTarget(ReferenceLeaf(), 1);
+  auto oracle = MakeTarget(ThroughTable<&DiscoverReference>("reference"), 1);
   if (!oracle.ok()) {
     std::fprintf(stderr, "%s\n", oracle.status().ToString().c_str());
     return 1;

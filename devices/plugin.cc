@@ -1,0 +1,566 @@
+#include "openclaw/devices/plugin.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "openclaw/core/clock.h"
+#include "openclaw/core/logging.h"
+
+namespace oc {
+namespace {
+
+void LogFromPlugin(int32_t level, const char* message) {
+  if (level >= 2) {
+    OC_LOG_ERROR(message);
+  } else if (level == 1) {
+    OC_LOG_WARNING(message);
+  } else {
+    OC_LOG_INFO(message);
+  }
+}
+
+constexpr int32_t kNoUpdate = -1;
+constexpr oc_host_api kHost = {sizeof(oc_host_api), OC_DEVICE_ABI_VERSION, 0, &LogFromPlugin};
+
+template <typename T>
+T Sized() {
+  T t{};
+  t.struct_size = sizeof(T);
+  return t;
+}
+
+// A call's code and message as a status.
+class Answer {
+ public:
+  oc_error* operator&() { return &error_; }  // NOLINT: reads like the pointer that it is
+  Status Of(int32_t code) const {
+    if (code == OC_OK) return OkStatus();
+    const std::string message(error_.message, strnlen(error_.message, sizeof(error_.message)));
+    return Status(static_cast<absl::StatusCode>(code),
+                  message.empty() ? absl::StrCat("code ", code, " without a message") : message);
+  }
+
+ private:
+  oc_error error_ = Sized<oc_error>();
+};
+
+std::string Text(const char* text) { return text == nullptr ? "" : text; }
+
+// An OpRequest in C: what it points to lives as long as this.
+class CRequest {
+ public:
+  explicit CRequest(const OpRequest& r) {
+    size_t dims = 0, ints = 0;
+    for (const auto* types : {&r.inputs, &r.outputs}) {
+      for (const TensorType& t : *types) dims += t.shape.dims().size();
+    }
+    for (const auto& [name, value] : r.attrs.values()) {
+      if (const auto* list = std::get_if<std::vector<int64_t>>(&value)) ints += list->size();
+      if (const auto* shape = std::get_if<Shape>(&value)) ints += shape->dims().size();
+    }
+    numbers_.reserve(dims + ints);  // pointers into it and the others are kept
+    const size_t operands = r.inputs.size() + r.outputs.size();
+    types_.reserve(operands);
+    parts_.reserve(operands);
+    operands_.reserve(operands);
+    attrs_.reserve(r.attrs.values().size());
+    for (const TensorType& t : r.inputs) AddOperand(t, 0, kNoUpdate);
+    for (size_t i = 0; i < r.outputs.size(); ++i) {
+      const int32_t flags = ((r.def->opaque_outputs >> i & 1) != 0 ? OC_OPERAND_OPAQUE : 0) |
+                            ((r.accumulate >> i & 1) != 0 ? OC_OPERAND_ACCUMULATE : 0);
+      AddOperand(r.outputs[i], flags, i < r.def->updates.size() ? r.def->updates[i] : kNoUpdate);
+    }
+    for (const auto& [name, value] : r.attrs.values()) AddAttr(name, value);
+    for (const oc_operand& o : operands_) operand_pointers_.push_back(&o);
+    for (const oc_attr& a : attrs_) attr_pointers_.push_back(&a);
+    request_ = Sized<oc_op_request>();
+    request_.name = r.def->name.c_str();
+    request_.version = r.def->version;
+    request_.num_inputs = static_cast<int32_t>(r.inputs.size());
+    request_.num_outputs = static_cast<int32_t>(r.outputs.size());
+    request_.num_attrs = static_cast<int32_t>(attrs_.size());
+    request_.inputs = operand_pointers_.data();
+    request_.outputs = operand_pointers_.data() + r.inputs.size();
+    request_.attrs = attr_pointers_.data();
+  }
+  CRequest(const CRequest&) = delete;
+  const oc_op_request* get() const { return &request_; }
+
+ private:
+  void AddOperand(const TensorType& type, int32_t flags, int updates) {
+    oc_tensor_type t = Sized<oc_tensor_type>();
+    t.dtype = static_cast<int32_t>(type.dtype);
+    t.dtype_bits = SizeInBits(type.dtype);
+    t.layout = (flags & OC_OPERAND_OPAQUE) != 0 ? OC_LAYOUT_OPAQUE : OC_LAYOUT_PLAIN;
+    t.rank = type.shape.rank();
+    t.dims = AddShape(type.shape);
+    t.bytes = type.bytes();
+    types_.push_back(t);
+    parts_.push_back(&types_.back());
+    oc_operand o = Sized<oc_operand>();
+    o.num_parts = 1;
+    o.flags = flags;
+    o.parts = &parts_.back();
+    o.updates = updates;
+    operands_.push_back(o);
+  }
+  const int64_t* AddShape(const Shape& shape) {
+    const size_t at = numbers_.size();
+    for (const Dim& d : shape.dims()) numbers_.push_back(d.size());
+    return numbers_.data() + at;
+  }
+  void AddAttr(const std::string& name, const AttrValue& value) {
+    oc_attr a = Sized<oc_attr>();
+    a.name = name.c_str();
+    if (const auto* b = std::get_if<bool>(&value)) {
+      a.kind = OC_ATTR_BOOL;
+      a.i = *b ? 1 : 0;
+    } else if (const auto* i = std::get_if<int64_t>(&value)) {
+      a.kind = OC_ATTR_INT;
+      a.i = *i;
+    } else if (const auto* f = std::get_if<double>(&value)) {
+      a.kind = OC_ATTR_DOUBLE;
+      a.f = *f;
+    } else if (const auto* s = std::get_if<std::string>(&value)) {
+      a.kind = OC_ATTR_STRING;
+      a.s = s->c_str();
+    } else if (const auto* list = std::get_if<std::vector<int64_t>>(&value)) {
+      a.kind = OC_ATTR_INTS;
+      a.num_ints = static_cast<int32_t>(list->size());
+      a.ints = numbers_.data() + numbers_.size();
+      numbers_.insert(numbers_.end(), list->begin(), list->end());
+    } else if (const auto* shape = std::get_if<Shape>(&value)) {
+      a.kind = OC_ATTR_SHAPE;
+      a.num_ints = shape->rank();
+      a.ints = AddShape(*shape);
+    } else {
+      a.kind = OC_ATTR_DTYPE;
+      a.i = static_cast<int64_t>(std::get<DType>(value));
+    }
+    attrs_.push_back(a);
+  }
+
+  std::vector<int64_t> numbers_;
+  std::vector<oc_tensor_type> types_;
+  std::vector<const oc_tensor_type*> parts_;
+  std::vector<oc_operand> operands_;
+  std::vector<const oc_operand*> operand_pointers_;
+  std::vector<oc_attr> attrs_;
+  std::vector<const oc_attr*> attr_pointers_;
+  oc_op_request request_;
+};
+
+class PluginBuffer : public Buffer {
+ public:
+  PluginBuffer(const oc_device_api& api, oc_buffer* buffer, int64_t bytes)
+      : api_(api), buffer_(buffer), bytes_(bytes) {}
+  ~PluginBuffer() override { api_.free(buffer_); }
+  int64_t bytes() const override { return bytes_; }
+  oc_buffer* get() const { return buffer_; }
+
+ private:
+  const oc_device_api& api_;
+  oc_buffer* buffer_;
+  int64_t bytes_;
+};
+
+oc_range ToC(const BufferRange& range) {
+  if (range.buffer == nullptr) return {nullptr, 0, 0};
+  OC_CHECK(range.offset >= 0 && range.offset + range.bytes <= range.buffer->bytes(), range.offset,
+           "+", range.bytes, " of ", range.buffer->bytes());
+  return {static_cast<PluginBuffer*>(range.buffer)->get(), range.offset, range.bytes};
+}
+
+class PluginOp : public PreparedOp {
+ public:
+  PluginOp(const oc_device_api& api, oc_op* op, const oc_op_info& info)
+      : api_(api),
+        op_(op),
+        implementation_(Text(info.implementation)),
+        workspace_bytes_(info.workspace_bytes) {
+    for (int32_t i = 0; i < info.num_opaque; ++i) opaque_bytes_.push_back(info.opaque_bytes[i]);
+  }
+  ~PluginOp() override { api_.release(op_); }
+  int64_t workspace_bytes() const override { return workspace_bytes_; }
+  std::vector<int64_t> opaque_bytes() const override { return opaque_bytes_; }
+  const char* implementation() const override { return implementation_.c_str(); }
+  oc_op* get() const { return op_; }
+
+ private:
+  const oc_device_api& api_;
+  oc_op* op_;
+  std::string implementation_;
+  int64_t workspace_bytes_;
+  std::vector<int64_t> opaque_bytes_;
+};
+
+class PluginEvent : public Event {
+ public:
+  PluginEvent(const oc_device_api& api, oc_event* event) : api_(api), event_(event) {}
+  ~PluginEvent() override { api_.destroy_event(event_); }
+  bool Ready() const override {
+    int32_t ready = 0;
+    // An error shows in Wait, which then returns at once.
+    return api_.event_ready(event_, &ready, nullptr) != OC_OK || ready != 0;
+  }
+  Status Wait(double timeout_seconds) override {
+    Answer answer;
+    return answer.Of(api_.event_wait(event_, timeout_seconds, &answer));
+  }
+  oc_event* get() const { return event_; }
+
+ private:
+  const oc_device_api& api_;
+  oc_event* event_;
+};
+
+class PluginQueue : public Queue {
+ public:
+  PluginQueue(const oc_device_api& api, oc_queue* queue) : api_(api), queue_(queue) {}
+  ~PluginQueue() override { api_.destroy_queue(queue_); }
+
+  Status Enqueue(PreparedOp& op, std::span<const BufferRange> inputs,
+                 std::span<const BufferRange> outputs, BufferRange workspace) override {
+    // The list keeps its memory: nothing is allocated once the largest op was seen.
+    ranges_.clear();
+    for (const BufferRange& r : inputs) ranges_.push_back(ToC(r));
+    for (const BufferRange& r : outputs) ranges_.push_back(ToC(r));
+    const oc_range work = ToC(workspace);
+    Answer answer;
+    return answer.Of(api_.enqueue(queue_, static_cast<PluginOp&>(op).get(), ranges_.data(),
+                                  static_cast<int32_t>(inputs.size()),
+                                  ranges_.data() + inputs.size(),
+                                  static_cast<int32_t>(outputs.size()), &work, &answer));
+  }
+  Status CopyFromHost(BufferRange to, std::span<const std::byte> from) override {
+    to.bytes = static_cast<int64_t>(from.size());
+    const oc_range range = ToC(to);
+    Answer answer;
+    return answer.Of(api_.copy_from_host(
+        queue_, &range, reinterpret_cast<const uint8_t*>(from.data()), &answer));
+  }
+  Status CopyToHost(std::span<std::byte> to, BufferRange from) override {
+    from.bytes = static_cast<int64_t>(to.size());
+    const oc_range range = ToC(from);
+    Answer answer;
+    return answer.Of(
+        api_.copy_to_host(queue_, reinterpret_cast<uint8_t*>(to.data()), &range, &answer));
+  }
+  Status Copy(BufferRange to, BufferRange from) override {
+    to.bytes = from.bytes;
+    const oc_range target = ToC(to), source = ToC(from);
+    Answer answer;
+    return answer.Of(api_.copy(queue_, &target, &source, &answer));
+  }
+  Status Record(Event& event) override {
+    Answer answer;
+    return answer.Of(api_.record(queue_, static_cast<PluginEvent&>(event).get(), &answer));
+  }
+  Status WaitFor(Event& event) override {
+    Answer answer;
+    return answer.Of(api_.wait_for(queue_, static_cast<PluginEvent&>(event).get(), &answer));
+  }
+
+ private:
+  const oc_device_api& api_;
+  oc_queue* queue_;
+  std::vector<oc_range> ranges_;
+};
+
+class PluginSlice : public Slice {
+ public:
+  static StatusOr<std::unique_ptr<Slice>> Create(const oc_device_api& api, oc_slice* handle) {
+    std::unique_ptr<PluginSlice> slice(new PluginSlice(api, handle));
+    oc_slice_info info = Sized<oc_slice_info>();
+    Answer answer;
+    OC_RETURN_IF_ERROR(answer.Of(api.slice_info(handle, &info, &answer)));
+    slice->kind_ = Text(info.kind);
+    // The weaker of the two is what holds.
+    slice->enforcement_ =
+        static_cast<Enforcement>(std::min(info.compute_enforcement, info.memory_enforcement));
+    for (int32_t i = 0; i < info.num_dtypes; ++i) {
+      // Types that this build does not know cannot be asked for.
+      if (info.dtypes[i] >= OC_F32 && info.dtypes[i] <= OC_BOOL) {
+        slice->dtypes_.push_back(static_cast<DType>(info.dtypes[i]));
+      }
+    }
+    return std::unique_ptr<Slice>(std::move(slice));
+  }
+  ~PluginSlice() override { api_.destroy_slice(slice_); }
+
+  std::string kind() const override { return kind_; }
+  Enforcement enforcement() const override { return enforcement_; }
+  std::vector<DType> dtypes() const override { return dtypes_; }
+
+  StatusOr<std::unique_ptr<Buffer>> Allocate(int64_t bytes) override {
+    oc_buffer* buffer = nullptr;
+    Answer answer;
+    OC_RETURN_IF_ERROR(answer.Of(api_.allocate(slice_, bytes, &buffer, &answer)));
+    return std::unique_ptr<Buffer>(std::make_unique<PluginBuffer>(api_, buffer, bytes));
+  }
+  StatusOr<std::unique_ptr<Queue>> CreateQueue(const std::string& name) override {
+    oc_queue* queue = nullptr;
+    Answer answer;
+    OC_RETURN_IF_ERROR(answer.Of(api_.create_queue(slice_, name.c_str(), &queue, &answer)));
+    return std::unique_ptr<Queue>(std::make_unique<PluginQueue>(api_, queue));
+  }
+  StatusOr<std::unique_ptr<Event>> CreateEvent() override {
+    oc_event* event = nullptr;
+    Answer answer;
+    OC_RETURN_IF_ERROR(answer.Of(api_.create_event(slice_, &event, &answer)));
+    return std::unique_ptr<Event>(std::make_unique<PluginEvent>(api_, event));
+  }
+  StatusOr<std::unique_ptr<PreparedOp>> Prepare(const OpRequest& request) override {
+    const CRequest c(request);
+    oc_op* op = nullptr;
+    oc_op_info info = Sized<oc_op_info>();
+    Answer answer;
+    OC_RETURN_IF_ERROR(answer.Of(api_.prepare(slice_, c.get(), &op, &info, &answer)));
+    auto prepared = std::make_unique<PluginOp>(api_, op, info);
+    for (size_t i = 0; i < request.inputs.size(); ++i) {
+      if (info.input_layouts != nullptr && info.input_layouts[i] != OC_LAYOUT_PLAIN) {
+        return Unimplemented("op ", ToString(request), " on ", kind_, ": input ", i,
+                             " is wanted in a layout that is not plain");
+      }
+    }
+    return std::unique_ptr<PreparedOp>(std::move(prepared));
+  }
+  StatusOr<OpSupport> Support(const OpRequest& request) override {
+    const CRequest c(request);
+    oc_op_support s = Sized<oc_op_support>();
+    Answer answer;
+    OC_RETURN_IF_ERROR(answer.Of(api_.support(slice_, c.get(), &s, &answer)));
+    if (s.support != OC_SUPPORT_NO && s.support != OC_SUPPORT_YES) {
+      return Internal("plugin ", api_.leaf, ": support of ", ToString(request),
+                      " was answered neither yes nor no");
+    }
+    return OpSupport{s.support == OC_SUPPORT_YES, s.seconds,
+                     std::string(s.reason, strnlen(s.reason, sizeof(s.reason)))};
+  }
+  std::span<std::byte> HostView(BufferRange range) override {
+    const oc_range r = ToC(range);
+    uint8_t* view = nullptr;
+    if (r.buffer == nullptr ||
+        api_.host_view(r.buffer, r.offset, r.bytes, &view, nullptr) != OC_OK || view == nullptr) {
+      return {};
+    }
+    return {reinterpret_cast<std::byte*>(view), static_cast<size_t>(r.bytes)};
+  }
+  int64_t HighWater(const Buffer& buffer) const override {
+    int64_t bytes = -1;
+    const int32_t code =
+        api_.high_water(static_cast<const PluginBuffer&>(buffer).get(), &bytes, nullptr);
+    return code == OC_OK ? bytes : -1;
+  }
+
+ private:
+  PluginSlice(const oc_device_api& api, oc_slice* slice) : api_(api), slice_(slice) {}
+
+  const oc_device_api& api_;
+  oc_slice* slice_;
+  std::string kind_;
+  Enforcement enforcement_ = Enforcement::kNone;
+  std::vector<DType> dtypes_;
+};
+
+class PluginDevice : public Device {
+ public:
+  static StatusOr<std::unique_ptr<Device>> Open(const oc_device_api& api, int32_t index) {
+    oc_device* handle = nullptr;
+    Answer answer;
+    OC_RETURN_IF_ERROR(answer.Of(api.open(index, &handle, &answer)));
+    std::unique_ptr<PluginDevice> device(new PluginDevice(api, handle));
+    oc_device_info info = Sized<oc_device_info>();
+    OC_RETURN_IF_ERROR(answer.Of(api.device_info(handle, &info, &answer)));
+    device->info_ = {.name = Text(info.name),
+                     .leaf = api.leaf,
+                     .model = Text(info.model),
+                     .threads = info.compute_units,
+                     .memory_bytes = info.memory_bytes};
+    for (int32_t i = 0; i < info.num_cores; ++i) device->info_.cores.push_back(info.cores[i]);
+    return std::unique_ptr<Device>(std::move(device));
+  }
+  ~PluginDevice() override { api_.close(device_); }
+  const DeviceInfo& info() const override { return info_; }
+  StatusOr<std::unique_ptr<Slice>> CreateSlice(const SliceOptions& options) override {
+    const std::vector<int32_t> cores(options.cores.begin(), options.cores.end());
+    oc_slice_options o = Sized<oc_slice_options>();
+    o.compute_units = options.threads;
+    o.num_cores = static_cast<int32_t>(cores.size());
+    o.cores = cores.data();
+    o.memory_bytes = options.memory_bytes;
+    oc_slice* slice = nullptr;
+    Answer answer;
+    OC_RETURN_IF_ERROR(answer.Of(api_.create_slice(device_, &o, &slice, &answer)));
+    return PluginSlice::Create(api_, slice);
+  }
+
+ private:
+  PluginDevice(const oc_device_api& api, oc_device* device) : api_(api), device_(device) {}
+
+  const oc_device_api& api_;
+  oc_device* device_;
+  DeviceInfo info_;
+};
+
+StatusOr<std::vector<std::unique_ptr<Device>>> Discover(const oc_device_api& api,
+                                                        const std::string& origin) {
+  int32_t count = 0;
+  Answer answer;
+  OC_RETURN_IF_ERROR(Annotate(answer.Of(api.count(&count, &answer)),
+                              absl::StrCat("devices of plugin ", origin)));
+  std::vector<std::unique_ptr<Device>> devices;
+  for (int32_t i = 0; i < count; ++i) {
+    auto device = PluginDevice::Open(api, i);
+    OC_RETURN_IF_ERROR(
+        Annotate(device.status(), absl::StrCat("device ", i, " of plugin ", origin)));
+    devices.push_back(std::move(device).value());
+  }
+  return devices;
+}
+
+// What must be there, by name.
+Status CheckTable(const oc_device_api* api, const std::string& origin) {
+  if (api == nullptr) {
+    return FailedPrecondition("plugin ", origin, " shares no version of the device interface with ",
+                              OC_DEVICE_ABI_MAJOR, ".", OC_DEVICE_ABI_MINOR,
+                              ": build it against this version's openclaw_device.h");
+  }
+  if (api->abi_version >> 16 != OC_DEVICE_ABI_MAJOR) {
+    return FailedPrecondition("plugin ", origin, " has version ", api->abi_version >> 16, ".",
+                              api->abi_version & 0xffff, " of the device interface, this is ",
+                              OC_DEVICE_ABI_MAJOR, ".", OC_DEVICE_ABI_MINOR);
+  }
+#define OC_REQUIRE_(member)                                                                       \
+  if (!OC_HAS(api, oc_device_api, member) || api->member == nullptr) {                            \
+    return FailedPrecondition("plugin ", origin, ": its table has no ", #member);                 \
+  }
+  OC_REQUIRE_(leaf)
+  OC_REQUIRE_(count)
+  OC_REQUIRE_(open)
+  OC_REQUIRE_(close)
+  OC_REQUIRE_(device_info)
+  OC_REQUIRE_(create_slice)
+  OC_REQUIRE_(destroy_slice)
+  OC_REQUIRE_(slice_info)
+  OC_REQUIRE_(allocate)
+  OC_REQUIRE_(free)
+  OC_REQUIRE_(high_water)
+  OC_REQUIRE_(host_view)
+  OC_REQUIRE_(support)
+  OC_REQUIRE_(prepare)
+  OC_REQUIRE_(release)
+  OC_REQUIRE_(create_queue)
+  OC_REQUIRE_(destroy_queue)
+  OC_REQUIRE_(enqueue)
+  OC_REQUIRE_(copy_from_host)
+  OC_REQUIRE_(copy_to_host)
+  OC_REQUIRE_(copy)
+  OC_REQUIRE_(record)
+  OC_REQUIRE_(wait_for)
+  OC_REQUIRE_(create_event)
+  OC_REQUIRE_(destroy_event)
+  OC_REQUIRE_(event_ready)
+  OC_REQUIRE_(event_wait)
+#undef OC_REQUIRE_
+  return OkStatus();
+}
+
+StatusOr<oc_device_query_function> OpenLibrary(const std::string& path) {
+  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) return FailedPrecondition("plugin ", path, ": ", Text(dlerror()));
+  void* symbol = dlsym(library, OC_DEVICE_QUERY_SYMBOL);
+  if (symbol == nullptr) {
+    return FailedPrecondition("plugin ", path, " exports no ", OC_DEVICE_QUERY_SYMBOL,
+                              ": it is no device plugin");
+  }
+  return reinterpret_cast<oc_device_query_function>(symbol);
+}
+
+// In a child process: loads the library and counts its devices; the message of what failed goes to
+// the pipe.
+[[noreturn]] void TryInChild(const std::string& path, int pipe) {
+  const auto attempt = [&]() -> Status {
+    OC_ASSIGN_OR_RETURN(const oc_device_query_function query, OpenLibrary(path));
+    const oc_device_api* api = query(OC_DEVICE_ABI_VERSION, &kHost);
+    OC_RETURN_IF_ERROR(CheckTable(api, path));
+    int32_t count = 0;
+    Answer answer;
+    return answer.Of(api->count(&count, &answer));
+  };
+  const Status status = attempt();
+  const std::string message(status.message());
+  if (!status.ok()) (void)!write(pipe, message.data(), message.size());
+  _exit(status.ok() ? 0 : 1);
+}
+
+Status Try(const std::string& path, double timeout_seconds) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return ResourceExhausted("plugin ", path, ": no pipe");
+  const pid_t child = fork();
+  if (child < 0) {
+    close(ends[0]);
+    close(ends[1]);
+    return ResourceExhausted("plugin ", path, ": no process to try it in");
+  }
+  if (child == 0) TryInChild(path, ends[1]);
+  close(ends[1]);
+  std::string message;
+  const double deadline = NowSeconds() + timeout_seconds;
+  bool late = false;
+  for (;;) {
+    pollfd p = {ends[0], POLLIN, 0};
+    const double left = deadline - NowSeconds();
+    if (left <= 0 || poll(&p, 1, static_cast<int>(std::ceil(left * 1000))) == 0) {
+      late = true;
+      kill(child, SIGKILL);
+      break;
+    }
+    char text[512];
+    const ssize_t n = read(ends[0], text, sizeof(text));
+    if (n == 0) break;
+    if (n > 0) message.append(text, static_cast<size_t>(n));
+  }
+  close(ends[0]);
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (late) {
+    return absl::DeadlineExceededError(
+        absl::StrCat("plugin ", path, ": loading it and counting its devices did not end in ",
+                     timeout_seconds, " s"));
+  }
+  if (WIFSIGNALED(status)) {
+    return FailedPrecondition("plugin ", path, " crashed while it was loaded (signal ",
+                              WTERMSIG(status), ", ", strsignal(WTERMSIG(status)), ")");
+  }
+  if (!message.empty()) return FailedPrecondition(message);
+  if (WEXITSTATUS(status) != 0) {
+    return FailedPrecondition("plugin ", path, " ended the process that loaded it, with code ",
+                              WEXITSTATUS(status));
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+StatusOr<DeviceLeaf> LeafOfTable(oc_device_query_function query, const std::string& origin) {
+  const oc_device_api* api = query(OC_DEVICE_ABI_VERSION, &kHost);
+  OC_RETURN_IF_ERROR(CheckTable(api, origin));
+  return DeviceLeaf{api->leaf, [api, origin] { return Discover(*api, origin); }};
+}
+
+StatusOr<DeviceLeaf> LoadPlugin(const std::string& path, double timeout_seconds) {
+  OC_RETURN_IF_ERROR(Try(path, timeout_seconds));
+  OC_ASSIGN_OR_RETURN(const oc_device_query_function query, OpenLibrary(path));
+  return LeafOfTable(query, path);
+}
+
+}  // namespace oc
