@@ -47,6 +47,7 @@ StatusOr<Experiment> OpenExperiment(const ExperimentConfig& config) {
   if (!config.model.graph.empty()) {
     OC_ASSIGN_OR_RETURN(LoadedGraph loaded, LoadGraph(config.model.graph, BuiltinOps()));
     file_model = std::move(loaded.graph);
+    e.weights = std::move(loaded.weights);
     const int tokens = file_model->FindValue("tokens");
     if (tokens != kNone) hints.context = file_model->value(tokens).type.shape[-1].size();
   } else {
@@ -124,6 +125,8 @@ StatusOr<std::unique_ptr<ElasticPipeline>> OpenPipeline(const Experiment& e, Clu
   OC_ASSIGN_OR_RETURN(auto pipeline, ElasticPipeline::Create(e.model, cluster, optimizer, options));
   if (!e.config.model.weights.empty()) {
     OC_RETURN_IF_ERROR(pipeline->LoadWeights(e.config.model.weights));
+  } else if (e.weights.has_value()) {
+    OC_RETURN_IF_ERROR(pipeline->LoadWeights(*e.weights));
   }
   return pipeline;
 }

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "openclaw/core/safetensors.h"
 #include "openclaw/launcher/config/config.h"
 #include "openclaw/runtime/data/open.h"
 #include "openclaw/runtime/pipeline.h"
@@ -23,7 +25,8 @@ struct Experiment {
   ExperimentConfig config;
   DataSets data;
   Graph model;
-  bool counts_tokens = false;  // text and tokens: throughput is in tokens
+  std::optional<SafetensorsReader> weights;  // stored in the file of model.graph
+  bool counts_tokens = false;                // text and tokens: throughput is in tokens
 };
 
 // Loads and checks the file. Nothing else is touched: its errors come before any process waits.
@@ -32,7 +35,9 @@ StatusOr<ExperimentConfig> LoadExperiment(const ExperimentFlags& flags);
 StatusOr<Experiment> OpenExperiment(const ExperimentConfig& config);
 // The live cluster that the configuration asks for; all processes compare their configurations.
 StatusOr<Cluster> OpenCluster(const ExperimentConfig& config);
-// The pipeline; `run_dir` may be empty (nothing is kept).
+// The pipeline, its variables as they begin: from model.weights, else from the weights that are
+// stored with the graph, else as the model initialises them. `run_dir` may be empty (nothing is
+// kept).
 StatusOr<std::unique_ptr<ElasticPipeline>> OpenPipeline(const Experiment& experiment,
                                                         Cluster& cluster,
                                                         const std::string& run_dir,
