@@ -36,19 +36,21 @@ StatusOr<Experiment> OpenExperiment(const ExperimentConfig& config);
 // The live cluster that the configuration asks for; all processes compare their configurations.
 StatusOr<Cluster> OpenCluster(const ExperimentConfig& config);
 // The pipeline, its variables as they begin: from model.weights, else from the weights that are
-// stored with the graph, else as the model initialises them. `run_dir` may be empty (nothing is
-// kept).
+// stored with the graph, else as the model initialises them. Op costs are read from and kept in
+// `profile_path`; empty: not kept.
 StatusOr<std::unique_ptr<ElasticPipeline>> OpenPipeline(const Experiment& experiment,
                                                         Cluster& cluster,
-                                                        const std::string& run_dir,
+                                                        const std::string& profile_path,
                                                         const std::string& plan_path);
+// Where a run folder keeps op costs; empty for none.
+std::string ProfilePath(const std::string& run_dir);
 // The same on every process: the flag's, or runs/NAME-TIME. Made by rank 0.
 StatusOr<std::string> MakeRunDir(const ExperimentFlags& flags, const ExperimentConfig& config,
                                  Job& job);
 // The options of planning that the configuration gives.
 PipelineOptions MakePipelineOptions(const ExperimentConfig& config);
 
-// Whole files. kUnavailable names the path; writing goes through a temporary name.
+// Whole files. kUnavailable names the path and why; writing goes through a temporary name.
 StatusOr<std::string> ReadFile(const std::string& path);
 Status WriteFile(const std::string& path, const std::string& text);
 
