@@ -2,6 +2,7 @@
 #include <filesystem>
 
 #include "openclaw/comm/all_reduce.h"
+#include "openclaw/core/logging.h"
 #include "openclaw/graph/autodiff.h"
 #include "openclaw/graph/passes.h"
 #include "openclaw/launcher/commands.h"
@@ -59,16 +60,16 @@ Status CheckProfile(const std::string& path) {
   return InvalidArgument("plan: no profile ", path, "; a run keeps one in RUN_DIR/profile.json");
 }
 
-// For machines of a file: their costs come from a profile, or are measured here for the kinds that
-// this machine has.
-Status PlanForFile(const Experiment& e, const PlanFlags& flags, const std::string& profile) {
+// With activations of marked modules computed again in backward, or all kept.
+Status PlanWith(const Experiment& e, const PlanFlags& flags, const std::string& profile,
+                bool recompute) {
   OC_ASSIGN_OR_RETURN(ClusterSpec cluster, LoadCluster(flags.cluster_path));
   OC_ASSIGN_OR_RETURN(const HybridOptimizer optimizer,
                       HybridOptimizer::FromConfig(e.config.optimizer));
   OC_ASSIGN_OR_RETURN(const Graph bound, e.model.Bind({{"B", e.config.train.micro_batch}}));
   OC_ASSIGN_OR_RETURN(Graph joint, Differentiate(bound));
   PassOptions passes;
-  if (e.config.parallel.recompute != "marked") passes.disabled = {"recompute_marked"};
+  if (!recompute) passes.disabled = {"recompute_marked"};
   OC_RETURN_IF_ERROR(RunPasses(joint, DefaultPasses(), passes));
   OC_ASSIGN_OR_RETURN(const Graph update, optimizer.BuildUpdate(joint));
   CostTable costs;
@@ -92,6 +93,16 @@ Status PlanForFile(const Experiment& e, const PlanFlags& flags, const std::strin
   OC_ASSIGN_OR_RETURN(const PlannedProgram planned,
                       DynamicGraphPartitioner(joint, &update, cluster, costs).Partition(partition));
   return Show(planned, joint, cluster, flags);
+}
+
+// For machines of a file: their costs come from a profile, or are measured here for the kinds that
+// this machine has.
+Status PlanForFile(const Experiment& e, const PlanFlags& flags, const std::string& profile) {
+  const std::string& recompute = e.config.parallel.recompute;
+  const Status planned = PlanWith(e, flags, profile, recompute == "marked");
+  if (!absl::IsResourceExhausted(planned) || recompute != "auto") return planned;
+  OC_LOG_INFO(planned.message(), "; trying with marked modules computed again in backward");
+  return PlanWith(e, flags, profile, /*recompute=*/true);
 }
 
 }  // namespace
