@@ -102,8 +102,12 @@ class ElasticPipeline {
   // Takes state, step and data position from a checkpoint folder of any plan. kInvalidArgument
   // where a variable is missing or has another type.
   Status Load(const std::string& path);
-  // Initial values from a safetensors file; every parameter must be there (strict), by name.
+  // Initial values from a safetensors file, by name: every parameter and state of the model must be
+  // there, with its shape; other dtypes are converted. kInvalidArgument names what does not fit.
   Status LoadWeights(const std::string& path);
+  // The same from weights that may be of some variables only, as those of a .oc file: the others
+  // keep the values that they have.
+  Status LoadWeights(const SafetensorsReader& weights);
   // Makes this process ask all to stop: Step tells everybody in the same step. Signal-safe.
   void RequestStop() { stop_requested_.store(true, std::memory_order_relaxed); }
 

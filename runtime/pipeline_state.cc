@@ -116,14 +116,32 @@ Status ElasticPipeline::Load(const std::string& path) {
 }
 
 Status ElasticPipeline::LoadWeights(const std::string& path) {
-  OC_ASSIGN_OR_RETURN(const SafetensorsReader reader, SafetensorsReader::Open(path));
+  OC_ASSIGN_OR_RETURN(const SafetensorsReader weights, SafetensorsReader::Open(path));
+  for (const auto& vcu : cluster_.vcus()) {
+    for (const StateEntry& e : program().vcus[vcu->index()].state) {
+      if ((e.is_parameter || e.is_model_state) && weights.Find(e.name) == nullptr) {
+        return InvalidArgument("load weights ", path, ": it holds no ", e.name);
+      }
+    }
+  }
+  return LoadWeights(weights);
+}
+
+Status ElasticPipeline::LoadWeights(const SafetensorsReader& weights) {
   for (const auto& vcu : cluster_.vcus()) {
     for (const StateEntry& e : program().vcus[vcu->index()].state) {
       if (!e.is_parameter && !e.is_model_state) continue;
-      OC_ASSIGN_OR_RETURN(const Tensor value, reader.Read(e.name));
-      if (!(value.type() == e.type)) {
-        return InvalidArgument("load ", path, ": ", e.name, " is ", value.type().ToString(),
-                               ", the model has ", e.type.ToString());
+      const SafetensorsEntry* stored = weights.Find(e.name);
+      if (stored == nullptr) continue;
+      if (!(stored->type.shape == e.type.shape)) {
+        return InvalidArgument("load weights ", weights.path(), ": ", e.name, " is ",
+                               stored->type.ToString(), ", the model has ", e.type.ToString());
+      }
+      OC_ASSIGN_OR_RETURN(Tensor value, weights.Read(e.name));
+      if (value.dtype() != e.type.dtype) {
+        Tensor converted(e.type);
+        for (int64_t i = 0; i < value.num_elements(); ++i) converted.set(i, value.at(i));
+        value = std::move(converted);
       }
       OC_RETURN_IF_ERROR(vcu->Write(e.range, value.bytes()));
     }
