@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "openclaw/core/nearest_name.h"
 #include "openclaw/partitioner/program/verify.h"
 #include "openclaw/partitioner/schedules/schedule.h"
 #include "openclaw/partitioner/stage_split.h"
@@ -80,8 +81,9 @@ StatusOr<std::vector<int>> DynamicGraphPartitioner::CutAfterModules(
       }
     }
     if (last == kNone) {
-      return InvalidArgument("parallel.stages: no module '", module, "'; nearest: '",
-                             NearestName(module, {scopes.begin(), scopes.end()}), "'");
+      const std::string nearest = NearestName(module, {scopes.begin(), scopes.end()});
+      return InvalidArgument("parallel.stages: no module '", module, "'",
+                             nearest.empty() ? "" : absl::StrCat("; nearest: '", nearest, "'"));
     }
     if (!cuts.empty() && last <= cuts.back()) {
       return InvalidArgument("parallel.stages: '", module, "' does not come after the one before");

@@ -340,6 +340,7 @@ StatusOr<StepResult> ElasticPipeline::Step(const Batch& batch) {
   result.lr = LearningRate(optimizer_.options().schedule, optimizer_.lr(), step_,
                            std::max<int64_t>(options_.total_steps, step_ + 1));
   TrainHost host(*this, batches, result.lr);
+  step_arena_ = StepArena::kNothing;
   const Status ran = executor_->Run(host);
   if (!ran.ok()) {
     // Who died is a better answer than which command noticed.
@@ -347,6 +348,7 @@ StatusOr<StepResult> ElasticPipeline::Step(const Batch& batch) {
     return failure.ok() ? Annotate(ran, absl::StrCat("step ", step_ + 1))
                         : Annotate(failure, absl::StrCat("step ", step_ + 1));
   }
+  step_arena_ = StepArena::kTraining;
   result.step = ++step_;
   const std::vector<std::string>& names = program().metrics;
   for (size_t i = 0; i < names.size(); ++i) result.metrics[names[i]] = host.results()[i];

@@ -134,7 +134,9 @@ class ElasticPipeline {
   double peak_flops() const { return peak_flops_; }
   // Whether marked modules are computed again in backward.
   bool recomputes() const { return recomputes_; }
-  // A variable or a reduced gradient ("grad.NAME") that one of this process's VCUs holds.
+  // A variable or a reduced gradient ("grad.NAME") that one of this process's VCUs holds; else
+  // kInvalidArgument. Gradients are those of the last training step: kFailedPrecondition before
+  // one, after one that failed, and once Evaluate or Forward has used their memory.
   StatusOr<Tensor> ReadVariable(const std::string& name) const;
   // Floating-point operations of one step over all VCUs, without what is computed again.
   double step_flops() const { return step_flops_; }
@@ -161,6 +163,8 @@ class ElasticPipeline {
   StatusOr<Inference*> InferenceFor(int64_t micro_batch, const std::vector<int>& counts,
                                     const std::string& fetch);
   StatusOr<std::span<const MicroBatch>> Load(const Batch& batch);
+  // Whether the step arenas hold the gradients of the last training step.
+  Status CheckGradients() const;
 
   Cluster& cluster_;
   HybridOptimizer optimizer_;
@@ -173,6 +177,8 @@ class ElasticPipeline {
   std::map<std::string, std::unique_ptr<Inference>> inference_;
   int64_t next_epoch_ = 0;
   int64_t step_ = 0;
+  // What the step arenas hold: nothing of use, a training step's values, or an evaluation's.
+  enum class StepArena { kNothing, kTraining, kInference } step_arena_ = StepArena::kNothing;
   double step_flops_ = 0, peak_flops_ = 0;
   int64_t process_bytes_before_ = 0;
   bool recomputes_ = false;

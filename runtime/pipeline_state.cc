@@ -149,12 +149,29 @@ Status ElasticPipeline::LoadWeights(const SafetensorsReader& weights) {
   return OkStatus();
 }
 
+Status ElasticPipeline::CheckGradients() const {
+  switch (step_arena_) {
+    case StepArena::kTraining:
+      return OkStatus();
+    case StepArena::kNothing:
+      return FailedPrecondition("gradients are those of the last training step; ",
+                                "none has ended well: read after Step");
+    case StepArena::kInference:
+      return FailedPrecondition("gradients are those of the last training step; an evaluation ",
+                                "since then overwrote them: read before Evaluate or Forward");
+  }
+  return Internal("unknown contents of a step arena");
+}
+
 StatusOr<Tensor> ElasticPipeline::ReadVariable(const std::string& name) const {
   for (const auto& vcu : cluster_.vcus()) {
     const VcuProgram& p = program().vcus[vcu->index()];
     for (const auto* list : {&p.state, &p.gradients}) {
       for (const StateEntry& e : *list) {
         if (e.name != name) continue;
+        if (list == &p.gradients) {
+          OC_RETURN_IF_ERROR(Annotate(CheckGradients(), absl::StrCat("read variable ", name)));
+        }
         Tensor value(e.type);
         OC_RETURN_IF_ERROR(vcu->Read(value.bytes(), e.range));
         return value;
