@@ -114,6 +114,7 @@ class TrainingRun {
     OC_LOG_INFO("plan: ", plan.pipeline_depth(), " stages, ", plan.stages[0].vcus.size(),
                 " replicas, ", plan.micro_batches, " micro-batches of ", plan.micro_batch, ", ",
                 plan.schedule, ", predicted ", plan.predicted_step_seconds * 1e3, " ms a step");
+    for (const std::string& advice : plan.advice) OC_LOG_WARNING("plan: ", advice);
     OC_ASSIGN_OR_RETURN(MetricsWriter metrics,
                         MetricsWriter::Open(run_dir_ + "/metrics.jsonl", pipeline_.step()));
     metrics_.emplace(std::move(metrics));
@@ -123,9 +124,13 @@ class TrainingRun {
       board_.emplace(std::move(board));
     }
     progress_ = std::make_unique<Progress>(
-        stdout, ProgressOptions{.total_steps = total_,
-                                .every = std::max<int64_t>(1, e_.config.log.every),
-                                .unit = e_.counts_tokens ? "tokens" : "samples"});
+        stdout,
+        ProgressOptions{.total_steps = total_,
+                        .every = std::max<int64_t>(1, e_.config.log.every),
+                        .unit = e_.counts_tokens ? "tokens" : "samples",
+                        // A launcher passes the lines on: to a log, for all that is known.
+                        .terminal = cluster_.job().world_size() > 1 ? std::optional<bool>(false)
+                                                                    : std::nullopt});
     return OkStatus();
   }
 

@@ -121,12 +121,22 @@ StatusOr<std::unique_ptr<ElasticPipeline>> ElasticPipeline::Create(const Graph& 
                                                                    const HybridOptimizer& optimizer,
                                                                    const PipelineOptions& options) {
   OC_RETURN_IF_ERROR(CheckOptions(options));
-  OC_RETURN_IF_ERROR(CheckSchedule(optimizer.options().schedule));
+  OC_RETURN_IF_ERROR(optimizer.Check());
   std::unique_ptr<ElasticPipeline> pipeline(new ElasticPipeline(cluster, optimizer, options));
   pipeline->next_epoch_ = options.epoch * 1000;
   OC_RETURN_IF_ERROR(cluster.MeasureLinks(options.timeout_seconds));
-  Status planned = pipeline->PlanAndProfile(model, options.recompute == "marked");
-  if (absl::IsResourceExhausted(planned) && options.recompute == "auto") {
+  // A plan that is given says itself whether it computes again.
+  OC_ASSIGN_OR_RETURN(
+      pipeline->options_.plan_json,
+      cluster.job().Broadcast(options.plan_json, 0, "plan file", options.timeout_seconds));
+  const bool given = !pipeline->options_.plan_json.empty();
+  bool recompute = options.recompute == "marked";
+  if (given) {
+    OC_ASSIGN_OR_RETURN(const Plan plan, Plan::FromJson(pipeline->options_.plan_json));
+    recompute = plan.recompute;
+  }
+  Status planned = pipeline->PlanAndProfile(model, recompute);
+  if (absl::IsResourceExhausted(planned) && options.recompute == "auto" && !given) {
     OC_LOG_INFO(planned.message(), "; trying with marked modules computed again in backward");
     planned = pipeline->PlanAndProfile(model, /*recompute=*/true);
   }
@@ -217,6 +227,7 @@ Status ElasticPipeline::MakePlan() {
     } else {
       auto planned = partitioner.Partition(partition);
       status = planned.status();
+      if (planned.ok()) planned->plan.recompute = recomputes_;
       text = planned.ok()
                  ? planned->plan.ToJson()
                  : absl::StrCat(absl::IsResourceExhausted(status) ? "?" : "!", status.message());

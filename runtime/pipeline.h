@@ -102,6 +102,9 @@ class ElasticPipeline {
   // Takes state, step and data position from a checkpoint folder of any plan. kInvalidArgument
   // where a variable is missing or has another type.
   Status Load(const std::string& path);
+  // Takes only what evaluation and generation need, parameters and running statistics, whatever
+  // batch, seed and optimizer the run had.
+  Status LoadModel(const std::string& path);
   // Initial values from a safetensors file, by name: every parameter and state of the model must be
   // there, with its shape; other dtypes are converted. kInvalidArgument names what does not fit.
   Status LoadWeights(const std::string& path);
@@ -163,6 +166,7 @@ class ElasticPipeline {
   StatusOr<Inference*> InferenceFor(int64_t micro_batch, const std::vector<int>& counts,
                                     const std::string& fetch);
   StatusOr<std::span<const MicroBatch>> Load(const Batch& batch);
+  Status ReadState(const class Checkpoint& checkpoint, bool model_only);
   // Whether the step arenas hold the gradients of the last training step.
   Status CheckGradients() const;
 

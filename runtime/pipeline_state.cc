@@ -80,10 +80,11 @@ StatusOr<std::string> ElasticPipeline::Save(const std::string& dir, int keep,
   return result;
 }
 
-Status ElasticPipeline::Load(const std::string& path) {
-  OC_ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(path));
+Status ElasticPipeline::ReadState(const Checkpoint& checkpoint, bool model_only) {
+  const std::string& path = checkpoint.path();
   for (const auto& vcu : cluster_.vcus()) {
     for (const StateEntry& e : program().vcus[vcu->index()].state) {
+      if (model_only && !e.is_parameter && !e.is_model_state) continue;
       const StoredTensor* stored = checkpoint.manifest().Find(e.name);
       if (stored == nullptr) return InvalidArgument("load ", path, ": it holds no ", e.name);
       if (!(stored->type == e.type)) {
@@ -95,6 +96,17 @@ Status ElasticPipeline::Load(const std::string& path) {
       OC_RETURN_IF_ERROR(vcu->Write(e.range, value.bytes()));
     }
   }
+  return OkStatus();
+}
+
+Status ElasticPipeline::LoadModel(const std::string& path) {
+  OC_ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(path));
+  return ReadState(checkpoint, /*model_only=*/true);
+}
+
+Status ElasticPipeline::Load(const std::string& path) {
+  OC_ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(path));
+  OC_RETURN_IF_ERROR(ReadState(checkpoint, /*model_only=*/false));
   const Manifest& manifest = checkpoint.manifest();
   if (manifest.seed != options_.seed) {
     return InvalidArgument("load ", path, ": it was trained with seed ", manifest.seed,

@@ -335,7 +335,9 @@ TEST_F(GraphFileTest, DamagedMessagesNeverCrash) {
       ++accepted;
       EXPECT_TRUE(Verify(*graph).ok());
       const auto again = EncodeGraph(*graph);
-      if (again.ok()) EXPECT_TRUE(DecodeGraph(*again, BuiltinOps()).ok());
+      if (again.ok()) {
+        EXPECT_TRUE(DecodeGraph(*again, BuiltinOps()).ok());
+      }
     }
   }
   EXPECT_LT(accepted, 1500);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <map>
 
 #include "openclaw/core/rng.h"
@@ -478,6 +479,27 @@ TEST(FromConfig, NamesTheKeyAndTheValueThatItRefuses) {
                 "optimizer.schedule.name 'exponential'");
   ExpectRefused({.name = "sgd", .schedule = {.final_ratio = 2}}, absl::StatusCode::kInvalidArgument,
                 "optimizer.schedule.final_ratio 2");
+}
+
+TEST(Check, NamesTheSettingThatIsOutOfRange) {
+  constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+  const std::pair<HybridOptimizer, const char*> refused[] = {
+      {Sgd{.lr = -1}, "lr is -1"},
+      {Sgd{.lr = kNaN}, "lr is nan"},
+      {Sgd{.momentum = 1}, "momentum is 1"},
+      {Sgd{.nesterov = true}, "nesterov wants a momentum"},
+      {Sgd{.weight_decay = -0.1}, "weight_decay is -0.1"},
+      {AdamW{.beta1 = 1}, "beta1 is 1"},
+      {AdamW{.beta2 = -0.5}, "beta2 is -0.5"},
+      {AdamW{.eps = 0}, "eps is 0"},
+      {HybridOptimizer(Sgd{}, {.clip_norm = -1}), "clip_norm is -1"},
+  };
+  for (const auto& [optimizer, message] : refused) {
+    const Status status = optimizer.Check();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << message;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(message));
+    EXPECT_EQ(optimizer.BuildUpdate(LinearRegression()).status(), status);
+  }
 }
 
 TEST(FromConfig, BetasAreAdamWsOwn) {

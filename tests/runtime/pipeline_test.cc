@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 
 #include "openclaw/graph/models/models.h"
 #include "openclaw/runtime/data/synthetic.h"
@@ -106,6 +107,49 @@ TEST_F(PipelineTest, AnUnknownVariableIsUnknownWhateverRan) {
     }
     ASSERT_OK(pipeline_->Evaluate(*data_));
   }
+}
+
+// A plan knows whether it computes activations again, so that it can be run as it was.
+TEST_F(PipelineTest, APlanIsRunAgainWithItsRecomputation) {
+  pipeline_.reset();
+  auto model = models::Gpt2({.layers = 2, .width = 16, .heads = 2, .context = 8, .vocabulary = 17});
+  ASSERT_OK(model);
+  PipelineOptions options = {.micro_batch = 2,
+                             .global_batch = 4,
+                             .pipeline_depth = 2,
+                             .recompute = "marked",
+                             .profile_seconds = 0.02};
+  auto first = ElasticPipeline::Create(*model, *cluster_, AdamW{}, options);
+  ASSERT_OK(first);
+  EXPECT_TRUE((*first)->recomputes());
+  options.plan_json = (*first)->plan().ToJson();
+  options.recompute = "auto";
+  options.epoch = 1;
+  auto again = ElasticPipeline::Create(*model, *cluster_, AdamW{}, options);
+  ASSERT_OK(again);
+  EXPECT_TRUE((*again)->recomputes());
+}
+
+// Evaluation takes a checkpoint whatever batch and seed the run had; training does not.
+TEST_F(PipelineTest, LoadModelTakesWeightsAlone) {
+  const std::filesystem::path dir =
+      std::filesystem::temp_directory_path() / ("oc_load_model_" + std::to_string(getpid()));
+  ASSERT_OK(pipeline_->Step(batches_[0]));
+  const std::vector<double> weight = Read("layers.0.weight");
+  auto saved = pipeline_->Save(dir);
+  ASSERT_OK(saved);
+  pipeline_.reset();
+  auto model = models::Mlp({.hidden = {32}});
+  ASSERT_OK(model);
+  auto other = ElasticPipeline::Create(
+      *model, *cluster_, AdamW{},
+      {.micro_batch = 8, .global_batch = 48, .seed = 9, .profile_seconds = 0.02, .epoch = 1});
+  ASSERT_OK(other);
+  pipeline_ = std::move(*other);
+  EXPECT_FALSE(pipeline_->Load(*saved).ok());
+  EXPECT_OK(pipeline_->LoadModel(*saved));
+  EXPECT_EQ(Read("layers.0.weight"), weight);
+  std::filesystem::remove_all(dir);
 }
 
 }  // namespace
