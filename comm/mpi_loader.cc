@@ -22,6 +22,7 @@ std::vector<std::filesystem::path> Candidates() {
   }
   const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
   if (!error) found.push_back(program.parent_path().parent_path() / "lib" / kFile);
+  if (found.size() == 2 && found[0] == found[1]) found.pop_back();
   return found;
 }
 
@@ -35,7 +36,9 @@ StatusOr<std::string> FindModule(const MpiJobOptions& options) {
   }
   return FailedPrecondition(
       "this process was started by an MPI launcher, but the module for MPI is missing (looked for ",
-      tried, "): install Open MPI's development package and build again, or start without mpirun");
+      tried,
+      "): build the target openclaw_comm_mpi, which needs Open MPI's development package, or start "
+      "without mpirun");
 }
 
 }  // namespace

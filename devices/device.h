@@ -70,7 +70,7 @@ class Event {
 };
 
 // Work enqueued runs in order. A call may return before the work is done; errors found later come
-// with the next event.
+// with the next event. One thread at a time.
 class Queue {
  public:
   virtual ~Queue() = default;

@@ -1,6 +1,6 @@
 #include "openclaw/graph/op.h"
 
-#include <algorithm>
+#include "openclaw/core/nearest_name.h"
 
 namespace oc {
 
@@ -41,29 +41,6 @@ OpCost DefaultCost(const OpDef& def, const InferArgs& args,
     cost.flops += static_cast<double>(t.shape.num_elements());
   }
   return cost;
-}
-
-std::string NearestName(const std::string& name, const std::vector<std::string>& known) {
-  std::string best;
-  size_t best_distance = std::max<size_t>(2, name.size() / 2) + 1;
-  for (const std::string& candidate : known) {
-    std::vector<size_t> row(candidate.size() + 1);
-    for (size_t j = 0; j < row.size(); ++j) row[j] = j;
-    for (size_t i = 1; i <= name.size(); ++i) {
-      size_t diagonal = row[0];
-      row[0] = i;
-      for (size_t j = 1; j < row.size(); ++j) {
-        const size_t substitute = diagonal + (name[i - 1] != candidate[j - 1] ? 1 : 0);
-        diagonal = row[j];
-        row[j] = std::min({row[j] + 1, row[j - 1] + 1, substitute});
-      }
-    }
-    if (row.back() < best_distance) {
-      best_distance = row.back();
-      best = candidate;
-    }
-  }
-  return best;
 }
 
 }  // namespace oc

@@ -102,7 +102,4 @@ std::unique_ptr<OpRegistry> NewRegistryWithBuiltinOps();
 // Defaults of OpDef::cost.
 OpCost DefaultCost(const OpDef& def, const InferArgs& args, const std::vector<TensorType>& outputs);
 
-// The nearest of `known` to `name` by edit distance; empty where none is near.
-std::string NearestName(const std::string& name, const std::vector<std::string>& known);
-
 }  // namespace oc

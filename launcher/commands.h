@@ -19,7 +19,7 @@ CommandResult Train(const ExperimentFlags& flags);
 
 struct PlanFlags {
   std::string cluster_path;  // machines that need not be there; empty: this one
-  std::string profile_path;  // op costs; empty: measured here
+  std::string profile_path;  // op costs; what it lacks is measured here and added
   std::string json_path;
   std::string svg_path;
 };

@@ -21,8 +21,9 @@ Status EvaluateCheckpoint(const ExperimentFlags& flags, const std::string& check
     return InvalidArgument("eval: the experiment names no validation data");
   }
   OC_ASSIGN_OR_RETURN(Cluster cluster, OpenCluster(config));
-  OC_ASSIGN_OR_RETURN(auto pipeline, OpenPipeline(experiment, cluster, flags.run_dir, ""));
-  OC_RETURN_IF_ERROR(pipeline->Load(path));
+  OC_ASSIGN_OR_RETURN(auto pipeline,
+                      OpenPipeline(experiment, cluster, ProfilePath(flags.run_dir), ""));
+  OC_RETURN_IF_ERROR(pipeline->LoadModel(path));
   OC_ASSIGN_OR_RETURN(const EvalResult result, pipeline->Evaluate(*experiment.data.validation));
   if (cluster.job().rank() == 0) {
     std::printf("checkpoint %s, step %lld\n  validation loss %.6f over %.0f %s\n", path.c_str(),

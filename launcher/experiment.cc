@@ -1,5 +1,7 @@
 #include "openclaw/launcher/experiment.h"
 
+#include <cerrno>
+#include <cstring>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
@@ -14,7 +16,9 @@ namespace fs = std::filesystem;
 
 StatusOr<std::string> ReadFile(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
-  if (!in) return absl::UnavailableError(absl::StrCat("read ", path, ": cannot open"));
+  if (!in) {
+    return absl::UnavailableError(absl::StrCat("read ", path, ": ", std::strerror(errno)));
+  }
   std::stringstream text;
   text << in.rdbuf();
   return text.str();
@@ -27,7 +31,10 @@ Status WriteFile(const std::string& path, const std::string& text) {
   out.close();
   std::error_code error;
   if (out) fs::rename(temporary, path, error);
-  if (!out || error) return absl::UnavailableError(absl::StrCat("write ", path, ": cannot write"));
+  if (!out || error) {
+    return absl::UnavailableError(absl::StrCat(
+        "write ", path, ": ", error ? error.message() : std::string(std::strerror(errno))));
+  }
   return OkStatus();
 }
 
@@ -47,6 +54,7 @@ StatusOr<Experiment> OpenExperiment(const ExperimentConfig& config) {
   if (!config.model.graph.empty()) {
     OC_ASSIGN_OR_RETURN(LoadedGraph loaded, LoadGraph(config.model.graph, BuiltinOps()));
     file_model = std::move(loaded.graph);
+    e.weights = std::move(loaded.weights);
     const int tokens = file_model->FindValue("tokens");
     if (tokens != kNone) hints.context = file_model->value(tokens).type.shape[-1].size();
   } else {
@@ -112,20 +120,26 @@ PipelineOptions MakePipelineOptions(const ExperimentConfig& c) {
 }
 
 StatusOr<std::unique_ptr<ElasticPipeline>> OpenPipeline(const Experiment& e, Cluster& cluster,
-                                                        const std::string& run_dir,
+                                                        const std::string& profile_path,
                                                         const std::string& plan_path) {
   OC_ASSIGN_OR_RETURN(const HybridOptimizer optimizer,
                       HybridOptimizer::FromConfig(e.config.optimizer));
   PipelineOptions options = MakePipelineOptions(e.config);
-  if (!run_dir.empty()) options.profile_path = run_dir + "/profile.json";
+  options.profile_path = profile_path;
   if (!plan_path.empty()) {
     OC_ASSIGN_OR_RETURN(options.plan_json, ReadFile(plan_path));
   }
   OC_ASSIGN_OR_RETURN(auto pipeline, ElasticPipeline::Create(e.model, cluster, optimizer, options));
   if (!e.config.model.weights.empty()) {
     OC_RETURN_IF_ERROR(pipeline->LoadWeights(e.config.model.weights));
+  } else if (e.weights.has_value()) {
+    OC_RETURN_IF_ERROR(pipeline->LoadWeights(*e.weights));
   }
   return pipeline;
+}
+
+std::string ProfilePath(const std::string& run_dir) {
+  return run_dir.empty() ? "" : run_dir + "/profile.json";
 }
 
 StatusOr<std::string> MakeRunDir(const ExperimentFlags& flags, const ExperimentConfig& config,

@@ -36,21 +36,34 @@ int32_t Choose(const float* logits, int64_t vocabulary, const GenerateFlags& fla
   return order[k - 1];
 }
 
+Status Check(const GenerateFlags& flags) {
+  if (flags.tokens < 1)
+    return InvalidArgument("generate: --tokens ", flags.tokens, " is not positive");
+  if (!(flags.temperature >= 0))
+    return InvalidArgument("generate: --temperature ", flags.temperature, " is negative");
+  if (flags.top_k < 0) return InvalidArgument("generate: --top-k ", flags.top_k, " is negative");
+  return OkStatus();
+}
+
 }  // namespace
 
 Status Generate(const ExperimentFlags& flags, const GenerateFlags& generate) {
+  OC_RETURN_IF_ERROR(Check(generate));
   OC_ASSIGN_OR_RETURN(const ExperimentConfig config, LoadExperiment(flags));
-  if (config.data.format != "text") {
-    return Unimplemented("generate: data.format '", config.data.format,
-                         "'; there is text (bytes), other tokenizers are not built");
+  if (config.data.format == "tokens") {
+    return Unimplemented(
+        "generate: data.format 'tokens'; there is text (bytes), other tokenizers are not built");
   }
-  if (generate.tokens < 1)
-    return InvalidArgument("generate: --tokens ", generate.tokens, " is not positive");
+  if (config.data.format != "text") {
+    return InvalidArgument("generate: the model is no language model: data.format is '",
+                           config.data.format, "', not text");
+  }
   OC_ASSIGN_OR_RETURN(const std::string path, FindCheckpoint(generate.checkpoint, flags.run_dir));
   OC_ASSIGN_OR_RETURN(const Experiment experiment, OpenExperiment(config));
   OC_ASSIGN_OR_RETURN(Cluster cluster, OpenCluster(config));
-  OC_ASSIGN_OR_RETURN(auto pipeline, OpenPipeline(experiment, cluster, flags.run_dir, ""));
-  OC_RETURN_IF_ERROR(pipeline->Load(path));
+  OC_ASSIGN_OR_RETURN(auto pipeline,
+                      OpenPipeline(experiment, cluster, ProfilePath(flags.run_dir), ""));
+  OC_RETURN_IF_ERROR(pipeline->LoadModel(path));
   const int tokens_value = pipeline->joint().FindValue("tokens");
   if (tokens_value == kNone) return InvalidArgument("generate: the model reads no tokens");
   const int64_t context = pipeline->joint().value(tokens_value).type.shape[-1].size();

@@ -9,11 +9,16 @@
 
 namespace {
 
-void AddExperiment(CLI::App* app, oc::ExperimentFlags& flags) {
-  app->add_option("config", flags.config_path, "The experiment file (YAML)")->required();
-  app->add_option("overrides", flags.overrides, "Settings over the file's, as optimizer.lr=3e-4");
-  app->add_option("--run-dir", flags.run_dir, "Folder of the run (default: runs/NAME-TIME)");
-  app->add_option("--amp-level", flags.amp_level, "Precision level: O0");
+void AddExperiment(CLI::App* app, oc::ExperimentFlags& flags, const char* run_dir) {
+  app->add_option("config", flags.config_path, "The experiment file (YAML)")
+      ->required()
+      ->type_name("FILE");
+  app->add_option("overrides", flags.overrides, "Keys over the file's, as optimizer.lr=3e-4")
+      ->type_name("KEY=VALUE");
+  app->add_option("--run-dir", flags.run_dir, run_dir)->type_name("DIR");
+  app->add_option("--amp-level", flags.amp_level,
+                  "Over the file's precision.amp_level; there is O0 (f32)")
+      ->type_name("LEVEL");
 }
 
 // Ends the process as the result says. Threads of a run that failed may still wait for peers that
@@ -33,32 +38,56 @@ int main(int argc, char** argv) {
   oc::ExperimentFlags flags;
 
   CLI::App* train = app.add_subcommand("train", "Train a model");
-  AddExperiment(train, flags);
-  train->add_option("--plan", flags.plan_path, "Run this plan again, instead of planning");
+  AddExperiment(train, flags,
+                "Folder of the run (default: runs/NAME-TIME); an earlier run's goes on from its "
+                "newest checkpoint");
+  train->add_option("--plan", flags.plan_path, "Run this plan again, instead of planning")
+      ->type_name("FILE");
+  train->footer(
+      "Alone, or as one rank under mpirun or srun. SIGINT and SIGTERM save the step that runs and\n"
+      "end with exit code 130 and 143.");
 
   CLI::App* plan = app.add_subcommand("plan", "Plan without training, and print the plan");
   oc::PlanFlags plan_flags;
-  AddExperiment(plan, flags);
-  plan->add_option("--cluster", plan_flags.cluster_path, "Plan for the machines of this file");
-  plan->add_option("--profile", plan_flags.profile_path, "Op costs, from an earlier run");
-  plan->add_option("--json", plan_flags.json_path, "Write the plan to this file");
-  plan->add_option("--svg", plan_flags.svg_path, "Draw the timeline of a step");
+  AddExperiment(plan, flags, "Folder of an earlier run: its profile.json is the profile");
+  plan->add_option("--cluster", plan_flags.cluster_path,
+                   "Plan for the machines of this file (YAML), which need not be there")
+      ->type_name("FILE");
+  plan->add_option("--profile", plan_flags.profile_path,
+                   "Op costs, a profile.json; what it lacks is measured here and added")
+      ->type_name("FILE");
+  plan->add_option("--json", plan_flags.json_path, "Write the plan, for ocl train --plan")
+      ->type_name("FILE");
+  plan->add_option("--svg", plan_flags.svg_path, "Draw the predicted timeline of a step")
+      ->type_name("FILE");
 
   CLI::App* eval = app.add_subcommand("eval", "Evaluate a checkpoint on the validation set");
   std::string checkpoint;
-  AddExperiment(eval, flags);
-  eval->add_option("--checkpoint", checkpoint, "Checkpoint folder (default: the run's newest)");
+  const char* const checkpoint_help = "Checkpoint folder (default: the newest of --run-dir)";
+  const char* const run_help = "Folder of the run whose newest checkpoint and op costs are taken";
+  AddExperiment(eval, flags, run_help);
+  eval->add_option("--checkpoint", checkpoint, checkpoint_help)->type_name("DIR");
 
   CLI::App* generate = app.add_subcommand("generate", "Write text with a language model");
   oc::GenerateFlags generate_flags;
-  AddExperiment(generate, flags);
-  generate->add_option("--checkpoint", generate_flags.checkpoint,
-                       "Checkpoint folder (default: the run's newest)");
-  generate->add_option("--prompt", generate_flags.prompt, "Text to go on from");
-  generate->add_option("--tokens", generate_flags.tokens, "How many to write");
-  generate->add_option("--temperature", generate_flags.temperature, "0: the likeliest token");
-  generate->add_option("--top-k", generate_flags.top_k, "Among the k likeliest; 0: all");
-  generate->add_option("--seed", generate_flags.seed, "Of the choice of tokens");
+  AddExperiment(generate, flags, run_help);
+  generate->add_option("--checkpoint", generate_flags.checkpoint, checkpoint_help)
+      ->type_name("DIR");
+  generate->add_option("--prompt", generate_flags.prompt, "Text to go on from")->type_name("TEXT");
+  generate->add_option("--tokens", generate_flags.tokens, "How many to write")
+      ->type_name("N")
+      ->capture_default_str();
+  generate
+      ->add_option("--temperature", generate_flags.temperature,
+                   "Spread of the choice; 0: the likeliest token")
+      ->type_name("T")
+      ->capture_default_str();
+  generate->add_option("--top-k", generate_flags.top_k, "Among the k likeliest; 0: among all")
+      ->type_name("K")
+      ->capture_default_str();
+  generate->add_option("--seed", generate_flags.seed, "Of the choice of tokens")
+      ->type_name("N")
+      ->capture_default_str();
 
   CLI11_PARSE(app, argc, argv);
   if (train->parsed()) {

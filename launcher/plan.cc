@@ -22,64 +22,89 @@ Status Show(const PlannedProgram& planned, const Graph& graph, const ClusterSpec
   return OkStatus();
 }
 
-// Adds to `costs` what is missing for the kinds of `cluster`: measured on a slice of the same leaf
-// and threads, where this machine has it.
-Status MeasureHere(const ClusterSpec& cluster, const TrainingGraphs& graphs, CostTable& costs) {
-  for (const VcuSpec& v : cluster.vcus) {
-    std::vector<CostRequest> missing = MissingCosts(graphs.joint, &graphs.update, v.kind, costs);
-    if (missing.empty()) continue;
-    const DeviceRegistry registry = BuiltinLeaves();
-    OC_ASSIGN_OR_RETURN(const DeviceLeaf* leaf, registry.Find(v.device));
-    OC_ASSIGN_OR_RETURN(auto devices, leaf->discover());
-    if (devices.empty())
-      return FailedPrecondition("plan: no device of leaf ", v.device, " here to measure");
-    OC_ASSIGN_OR_RETURN(auto slice, devices[0]->CreateSlice({.threads = v.threads}));
-    if (slice->kind() != v.kind) {
-      return FailedPrecondition("plan: no costs for VCU ", v.name, " of kind ", v.kind,
-                                "; this machine measures ", slice->kind(),
-                                "; give --profile FILE with costs of that kind");
-    }
-    OC_ASSIGN_OR_RETURN(const CostTable found, MeasureCosts(*slice, missing, {}));
-    for (const auto& [key, entry] : found.entries()) costs.Set(key, entry);
+// Measures what `costs` lacks for `v`, on a slice of the same leaf and threads, where this machine
+// has it. A VCU whose kind is open gets that of the slice.
+Status MeasureFor(VcuSpec& v, const TrainingGraphs& graphs, CostTable& costs) {
+  const auto missing = [&] { return MissingCosts(graphs.joint, &graphs.update, v.kind, costs); };
+  if (!v.kind.empty() && missing().empty()) return OkStatus();
+  const auto no_costs = [&](const std::string& why) {
+    return FailedPrecondition("plan: no costs for VCU ", v.name,
+                              v.kind.empty() ? "" : " of kind " + v.kind, ": ", why,
+                              "; give its kind in the cluster file and --profile FILE with costs "
+                              "of that kind");
+  };
+  const DeviceRegistry registry = BuiltinLeaves();
+  OC_ASSIGN_OR_RETURN(const DeviceLeaf* leaf, registry.Find(v.device));
+  OC_ASSIGN_OR_RETURN(auto devices, leaf->discover());
+  if (devices.empty()) return no_costs(absl::StrCat("no device of leaf ", v.device, " here"));
+  const int threads = devices[0]->info().threads;
+  if (v.threads > threads) {
+    return no_costs(
+        absl::StrCat("it has ", v.threads, " threads, this machine's ", v.device, " ", threads));
   }
+  OC_ASSIGN_OR_RETURN(auto slice, devices[0]->CreateSlice({.threads = v.threads}));
+  if (v.kind.empty()) v.kind = slice->kind();
+  if (v.kind != slice->kind()) {
+    return no_costs(absl::StrCat("this machine measures kind ", slice->kind()));
+  }
+  OC_ASSIGN_OR_RETURN(const CostTable found, MeasureCosts(*slice, missing(), {}));
+  for (const auto& [key, entry] : found.entries()) costs.Set(key, entry);
   return OkStatus();
+}
+
+Status CheckProfile(const std::string& path) {
+  std::error_code error;
+  if (path.empty() || std::filesystem::exists(path, error)) return OkStatus();
+  return InvalidArgument("plan: no profile ", path, "; a run keeps one in RUN_DIR/profile.json");
+}
+
+// With activations of marked modules computed again in backward, or all kept.
+Status PlanWith(const Experiment& e, const PlanFlags& flags, const std::string& profile,
+                bool recompute) {
+  OC_ASSIGN_OR_RETURN(ClusterSpec cluster, LoadCluster(flags.cluster_path));
+  OC_ASSIGN_OR_RETURN(const HybridOptimizer optimizer,
+                      HybridOptimizer::FromConfig(e.config.optimizer));
+  const PipelineOptions options = MakePipelineOptions(e.config);
+  OC_ASSIGN_OR_RETURN(const TrainingGraphs graphs,
+                      BuildTrainingGraphs(e.model, optimizer, options.micro_batch, recompute));
+  CostTable costs;
+  std::error_code error;
+  if (!profile.empty() && std::filesystem::exists(profile, error)) {
+    OC_ASSIGN_OR_RETURN(costs, CostTable::Load(profile));
+  }
+  for (VcuSpec& v : cluster.vcus) OC_RETURN_IF_ERROR(MeasureFor(v, graphs, costs));
+  if (!profile.empty()) OC_RETURN_IF_ERROR(costs.Save(profile));
+  OC_ASSIGN_OR_RETURN(const PlannedProgram planned,
+                      DynamicGraphPartitioner(graphs.joint, &graphs.update, cluster, costs)
+                          .Partition(PartitionOptionsOf(options)));
+  return Show(planned, graphs.joint, cluster, flags);
 }
 
 // For machines of a file: their costs come from a profile, or are measured here for the kinds that
 // this machine has.
-Status PlanForFile(const Experiment& e, const PlanFlags& flags) {
-  OC_ASSIGN_OR_RETURN(const ClusterSpec cluster, LoadCluster(flags.cluster_path));
-  OC_ASSIGN_OR_RETURN(const HybridOptimizer optimizer,
-                      HybridOptimizer::FromConfig(e.config.optimizer));
-  CostTable costs;
-  if (!flags.profile_path.empty()) {
-    OC_ASSIGN_OR_RETURN(costs, CostTable::Load(flags.profile_path));
-  }
-  const PipelineOptions options = MakePipelineOptions(e.config);
-  const auto plan = [&](bool recompute) -> Status {
-    OC_ASSIGN_OR_RETURN(const TrainingGraphs graphs,
-                        BuildTrainingGraphs(e.model, optimizer, options.micro_batch, recompute));
-    OC_RETURN_IF_ERROR(MeasureHere(cluster, graphs, costs));
-    OC_ASSIGN_OR_RETURN(const PlannedProgram planned,
-                        DynamicGraphPartitioner(graphs.joint, &graphs.update, cluster, costs)
-                            .Partition(PartitionOptionsOf(options)));
-    return Show(planned, graphs.joint, cluster, flags);
-  };
-  const Status status = plan(options.recompute == "marked");
-  if (!absl::IsResourceExhausted(status) || options.recompute != "auto") return status;
-  OC_LOG_INFO(status.message(), "; trying with marked modules computed again in backward");
-  return plan(/*recompute=*/true);
+Status PlanForFile(const Experiment& e, const PlanFlags& flags, const std::string& profile) {
+  const std::string& recompute = e.config.parallel.recompute;
+  const Status planned = PlanWith(e, flags, profile, recompute == "marked");
+  if (!absl::IsResourceExhausted(planned) || recompute != "auto") return planned;
+  OC_LOG_INFO(planned.message(), "; trying with marked modules computed again in backward");
+  return PlanWith(e, flags, profile, /*recompute=*/true);
 }
 
 }  // namespace
 
 Status PrintPlan(const ExperimentFlags& flags, const PlanFlags& plan) {
   OC_ASSIGN_OR_RETURN(const ExperimentConfig config, LoadExperiment(flags));
+  std::string profile = plan.profile_path;
+  OC_RETURN_IF_ERROR(CheckProfile(profile));
+  if (profile.empty() && !flags.run_dir.empty()) {
+    if (!std::filesystem::is_directory(flags.run_dir))
+      return InvalidArgument("plan: no run folder ", flags.run_dir);
+    profile = ProfilePath(flags.run_dir);
+  }
   OC_ASSIGN_OR_RETURN(const Experiment experiment, OpenExperiment(config));
-  if (!plan.cluster_path.empty()) return PlanForFile(experiment, plan);
+  if (!plan.cluster_path.empty()) return PlanForFile(experiment, plan, profile);
   OC_ASSIGN_OR_RETURN(Cluster cluster, OpenCluster(config));
-  OC_ASSIGN_OR_RETURN(auto pipeline,
-                      OpenPipeline(experiment, cluster, flags.run_dir, flags.plan_path));
+  OC_ASSIGN_OR_RETURN(auto pipeline, OpenPipeline(experiment, cluster, profile, flags.plan_path));
   PlannedProgram planned{pipeline->plan(), pipeline->program(), pipeline->simulation()};
   if (cluster.job().rank() == 0) {
     OC_RETURN_IF_ERROR(Show(planned, pipeline->joint(), cluster.spec(), plan));

@@ -62,9 +62,16 @@ class TrainingRun {
                        .seed = e_.config.train.seed});
     total_ = e_.config.train.steps.has_value() ? *e_.config.train.steps
                                                : order.StepsOf(*e_.config.train.epochs);
+    const int64_t steps = total_ - pipeline_.step();
+    if (steps <= 0) {  // what the earlier run has written stays
+      if (first_) {
+        OC_LOG_INFO("nothing left to do: ", run_dir_, " has done ", pipeline_.step(), " of ",
+                    total_, " steps; raise train.steps or train.epochs to go on");
+      }
+      return OkStatus();
+    }
     pipeline_.set_total_steps(total_);
     OC_RETURN_IF_ERROR(OpenReports());
-    const int64_t steps = std::max<int64_t>(0, total_ - pipeline_.step());
     OC_ASSIGN_OR_RETURN(const Batches batches, pipeline_.UseData(*e_.data.train, steps));
     const double begin = NowSeconds();
     for (const Batch& batch : batches) {
@@ -98,8 +105,16 @@ class TrainingRun {
     return OkStatus();
   }
 
+  // Before the first step: what is run, what is predicted, and the files of the measurements.
   Status OpenReports() {
     if (!first_) return OkStatus();
+    const Plan& plan = pipeline_.plan();
+    OC_RETURN_IF_ERROR(WriteFile(run_dir_ + "/config.yaml", FormatConfig(e_.config)));
+    OC_RETURN_IF_ERROR(WriteFile(run_dir_ + "/plan.json", plan.ToJson()));
+    OC_LOG_INFO("plan: ", plan.pipeline_depth(), " stages, ", plan.stages[0].vcus.size(),
+                " replicas, ", plan.micro_batches, " micro-batches of ", plan.micro_batch, ", ",
+                plan.schedule, ", predicted ", plan.predicted_step_seconds * 1e3, " ms a step");
+    for (const std::string& advice : plan.advice) OC_LOG_WARNING("plan: ", advice);
     OC_ASSIGN_OR_RETURN(MetricsWriter metrics,
                         MetricsWriter::Open(run_dir_ + "/metrics.jsonl", pipeline_.step()));
     metrics_.emplace(std::move(metrics));
@@ -109,9 +124,13 @@ class TrainingRun {
       board_.emplace(std::move(board));
     }
     progress_ = std::make_unique<Progress>(
-        stdout, ProgressOptions{.total_steps = total_,
-                                .every = std::max<int64_t>(1, e_.config.log.every),
-                                .unit = e_.counts_tokens ? "tokens" : "samples"});
+        stdout,
+        ProgressOptions{.total_steps = total_,
+                        .every = std::max<int64_t>(1, e_.config.log.every),
+                        .unit = e_.counts_tokens ? "tokens" : "samples",
+                        // A launcher passes the lines on: to a log, for all that is known.
+                        .terminal = cluster_.job().world_size() > 1 ? std::optional<bool>(false)
+                                                                    : std::nullopt});
     return OkStatus();
   }
 
@@ -315,16 +334,8 @@ Status TrainOn(const ExperimentFlags& flags, const ExperimentConfig& config, Clu
                bool& stopped) {
   OC_ASSIGN_OR_RETURN(Experiment experiment, OpenExperiment(config));
   OC_ASSIGN_OR_RETURN(const std::string run_dir, MakeRunDir(flags, config, cluster.job()));
-  OC_ASSIGN_OR_RETURN(auto pipeline, OpenPipeline(experiment, cluster, run_dir, flags.plan_path));
-  if (cluster.job().rank() == 0) {
-    OC_RETURN_IF_ERROR(WriteFile(run_dir + "/config.yaml", FormatConfig(config)));
-    OC_RETURN_IF_ERROR(WriteFile(run_dir + "/plan.json", pipeline->plan().ToJson()));
-    OC_LOG_INFO("plan: ", pipeline->plan().pipeline_depth(), " stages, ",
-                pipeline->plan().stages[0].vcus.size(), " replicas, ",
-                pipeline->plan().micro_batches, " micro-batches of ", pipeline->plan().micro_batch,
-                ", ", pipeline->plan().schedule, ", predicted ",
-                pipeline->plan().predicted_step_seconds * 1e3, " ms a step");
-  }
+  OC_ASSIGN_OR_RETURN(auto pipeline,
+                      OpenPipeline(experiment, cluster, ProfilePath(run_dir), flags.plan_path));
   TrainingRun run(experiment, cluster, *pipeline, run_dir, !flags.run_dir.empty());
   const Status status = run.Run();
   stopped = run.stopped();

@@ -1,5 +1,8 @@
 #include "openclaw/optim/optimizer.h"
 
+#include <cmath>
+#include <limits>
+
 #include "openclaw/graph/builder.h"
 #include "openclaw/optim/learning_rate.h"
 
@@ -16,8 +19,8 @@ class UpdateBuilder {
     step_ = b_.Scalar("step", {DType::kF32, {}}, Scope::kStep);
     norm_ = {
         b_.graph().AddInput("grad_norm_sq", {DType::kF32, {}}, ValueKind::kReduced, Scope::kStep)};
-    // A norm below this limit leaves the gradient as it is: with no clipping, always.
-    const double limit = options.clip_norm > 0 ? options.clip_norm : 1e30;
+    const double limit =
+        options.clip_norm > 0 ? options.clip_norm : std::numeric_limits<double>::infinity();
     clip_ = b_.Op("clip_factor", {norm_}, {{"max_norm", limit}});
   }
 
@@ -106,7 +109,37 @@ class UpdateBuilder {
   std::vector<int> squares_;
 };
 
+// `value` must be at least `least` and below `end`; NaN is neither.
+Status CheckRange(const char* name, double value, double least, double end) {
+  if (value >= least && value < end) return OkStatus();
+  return InvalidArgument("optimizer: ", name, " is ", value, ", wants a number from ", least,
+                         std::isinf(end) ? " on" : absl::StrCat(" to below ", end));
+}
+
 }  // namespace
+
+Status HybridOptimizer::Check() const {
+  constexpr double kAny = std::numeric_limits<double>::infinity();
+  OC_RETURN_IF_ERROR(CheckSchedule(options_.schedule));
+  OC_RETURN_IF_ERROR(CheckRange("clip_norm", options_.clip_norm, 0, kAny));
+  OC_RETURN_IF_ERROR(CheckRange("lr", lr(), 0, kAny));
+  if (const auto* sgd = std::get_if<Sgd>(&method_)) {
+    OC_RETURN_IF_ERROR(CheckRange("momentum", sgd->momentum, 0, 1));
+    OC_RETURN_IF_ERROR(CheckRange("weight_decay", sgd->weight_decay, 0, kAny));
+    if (sgd->nesterov && sgd->momentum == 0) {
+      return InvalidArgument("optimizer: nesterov wants a momentum above 0");
+    }
+    return OkStatus();
+  }
+  const auto& adamw = std::get<AdamW>(method_);
+  OC_RETURN_IF_ERROR(CheckRange("beta1", adamw.beta1, 0, 1));
+  OC_RETURN_IF_ERROR(CheckRange("beta2", adamw.beta2, 0, 1));
+  OC_RETURN_IF_ERROR(CheckRange("weight_decay", adamw.weight_decay, 0, kAny));
+  if (!(adamw.eps > 0 && std::isfinite(adamw.eps))) {
+    return InvalidArgument("optimizer: eps is ", adamw.eps, ", wants a positive number");
+  }
+  return OkStatus();
+}
 
 StatusOr<HybridOptimizer> HybridOptimizer::FromConfig(const OptimizerConfig& c) {
   OC_RETURN_IF_ERROR(CheckSchedule(c.schedule));
@@ -155,6 +188,7 @@ std::string HybridOptimizer::ToString() const {
 }
 
 StatusOr<Graph> HybridOptimizer::BuildUpdate(const Graph& joint) const {
+  OC_RETURN_IF_ERROR(Check());
   UpdateBuilder builder(joint, options_);
   for (const Accumulator& a : joint.accumulators) {
     if (a.kind == Accumulator::Kind::kGradient) {

@@ -60,7 +60,10 @@ class HybridOptimizer {
   // One line for reports and manifests.
   std::string ToString() const;
 
-  // For a joint graph (Differentiate). Weight decay leaves out parameters with decay = false.
+  // kInvalidArgument names a setting out of range; kUnimplemented a schedule that is not built.
+  Status Check() const;
+  // For a joint graph (Differentiate). Errors of Check. Weight decay leaves out parameters with
+  // decay = false.
   StatusOr<Graph> BuildUpdate(const Graph& joint) const;
 
  private:

@@ -1,11 +1,13 @@
 #include "openclaw/partitioner/partition.h"
 
 #include <absl/strings/match.h>
+#include <absl/strings/str_join.h>
 
 #include <algorithm>
 #include <map>
 #include <set>
 
+#include "openclaw/core/nearest_name.h"
 #include "openclaw/partitioner/program/verify.h"
 #include "openclaw/partitioner/schedules/schedule.h"
 #include "openclaw/partitioner/stage_split.h"
@@ -80,8 +82,9 @@ StatusOr<std::vector<int>> DynamicGraphPartitioner::CutAfterModules(
       }
     }
     if (last == kNone) {
-      return InvalidArgument("parallel.stages: no module '", module, "'; nearest: '",
-                             NearestName(module, {scopes.begin(), scopes.end()}), "'");
+      const std::string nearest = NearestName(module, {scopes.begin(), scopes.end()});
+      return InvalidArgument("parallel.stages: no module '", module, "'",
+                             nearest.empty() ? "" : absl::StrCat("; nearest: '", nearest, "'"));
     }
     if (!cuts.empty() && last <= cuts.back()) {
       return InvalidArgument("parallel.stages: '", module, "' does not come after the one before");
@@ -166,6 +169,29 @@ StatusOr<PlannedProgram> DynamicGraphPartitioner::Realize(Plan plan,
   return planned;
 }
 
+namespace {
+
+std::vector<std::string> Advice(const Plan& plan, const ClusterSpec& cluster) {
+  std::vector<std::string> advice, idle;
+  for (int v = 0; v < cluster.size(); ++v) {
+    const bool used = std::any_of(plan.stages.begin(), plan.stages.end(), [&](const StagePlan& s) {
+      return std::find(s.vcus.begin(), s.vcus.end(), v) != s.vcus.end();
+    });
+    if (!used) idle.push_back(cluster.vcus[v].name);
+  }
+  if (!idle.empty()) {
+    advice.push_back(absl::StrCat(
+        absl::StrJoin(idle, ", "), idle.size() == 1 ? " has" : " have",
+        " no part in it: ", plan.stages.size(), " stages x ", plan.stages[0].vcus.size(),
+        " replicas take ", cluster.size() - static_cast<int>(idle.size()), " of ", cluster.size(),
+        " VCUs; choose pipeline_depth and data_parallel so that their product is ",
+        cluster.size()));
+  }
+  return advice;
+}
+
+}  // namespace
+
 StatusOr<PlannedProgram> DynamicGraphPartitioner::Partition(const PartitionOptions& options) const {
   OC_ASSIGN_OR_RETURN(const std::vector<BatchShape> shapes, BatchShapes(options, cluster_.size()));
   std::optional<PlannedProgram> best;
@@ -193,7 +219,10 @@ StatusOr<PlannedProgram> DynamicGraphPartitioner::Partition(const PartitionOptio
       }
     }
   }
-  if (best.has_value()) return std::move(*best);
+  if (best.has_value()) {
+    best->plan.advice = Advice(best->plan, cluster_);
+    return std::move(*best);
+  }
   if (options.schedule != "auto") OC_RETURN_IF_ERROR(FindSchedule(options.schedule).status());
   return reason;
 }

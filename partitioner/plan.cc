@@ -58,10 +58,15 @@ Status Plan::Validate(const Graph& graph, const ClusterSpec& cluster) const {
 }
 
 std::string Plan::ToJson() const {
-  json root = {{"format", "openclaw-plan"},  {"version", 1},
-               {"micro_batch", micro_batch}, {"micro_batches", micro_batches},
-               {"schedule", schedule},       {"graph", graph_fingerprint},
-               {"advice", advice},           {"predicted_step_seconds", predicted_step_seconds}};
+  json root = {{"format", "openclaw-plan"},
+               {"version", 1},
+               {"micro_batch", micro_batch},
+               {"micro_batches", micro_batches},
+               {"schedule", schedule},
+               {"recompute", recompute},
+               {"graph", graph_fingerprint},
+               {"advice", advice},
+               {"predicted_step_seconds", predicted_step_seconds}};
   root["stages"] = json::array();
   for (const StagePlan& s : stages) {
     root["stages"].push_back({{"first_node", s.first_origin},
@@ -91,6 +96,7 @@ StatusOr<Plan> Plan::FromJson(const std::string& text) {
     plan.micro_batch = root.at("micro_batch").get<int64_t>();
     plan.micro_batches = root.at("micro_batches").get<int>();
     plan.schedule = root.at("schedule").get<std::string>();
+    plan.recompute = root.value("recompute", false);
     plan.graph_fingerprint = root.at("graph").get<std::string>();
     plan.advice = root.value("advice", std::vector<std::string>());
     plan.predicted_step_seconds = root.value("predicted_step_seconds", 0.0);

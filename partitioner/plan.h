@@ -34,6 +34,7 @@ struct Plan {
   int64_t micro_batch = 1;  // samples
   int micro_batches = 1;    // in a step, over all replicas
   std::string schedule = "1f1b";
+  bool recompute = false;  // activations of marked modules are computed again in backward
   std::vector<StagePlan> stages;
   std::string graph_fingerprint;  // of the graph that it was made for
   // Filled from the simulator.

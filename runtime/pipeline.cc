@@ -121,12 +121,22 @@ StatusOr<std::unique_ptr<ElasticPipeline>> ElasticPipeline::Create(const Graph& 
                                                                    const HybridOptimizer& optimizer,
                                                                    const PipelineOptions& options) {
   OC_RETURN_IF_ERROR(CheckOptions(options));
-  OC_RETURN_IF_ERROR(CheckSchedule(optimizer.options().schedule));
+  OC_RETURN_IF_ERROR(optimizer.Check());
   std::unique_ptr<ElasticPipeline> pipeline(new ElasticPipeline(cluster, optimizer, options));
   pipeline->next_epoch_ = options.epoch * 1000;
   OC_RETURN_IF_ERROR(cluster.MeasureLinks(options.timeout_seconds));
-  Status planned = pipeline->PlanAndProfile(model, options.recompute == "marked");
-  if (absl::IsResourceExhausted(planned) && options.recompute == "auto") {
+  // A plan that is given says itself whether it computes again.
+  OC_ASSIGN_OR_RETURN(
+      pipeline->options_.plan_json,
+      cluster.job().Broadcast(options.plan_json, 0, "plan file", options.timeout_seconds));
+  const bool given = !pipeline->options_.plan_json.empty();
+  bool recompute = options.recompute == "marked";
+  if (given) {
+    OC_ASSIGN_OR_RETURN(const Plan plan, Plan::FromJson(pipeline->options_.plan_json));
+    recompute = plan.recompute;
+  }
+  Status planned = pipeline->PlanAndProfile(model, recompute);
+  if (absl::IsResourceExhausted(planned) && options.recompute == "auto" && !given) {
     OC_LOG_INFO(planned.message(), "; trying with marked modules computed again in backward");
     planned = pipeline->PlanAndProfile(model, /*recompute=*/true);
   }
@@ -179,20 +189,28 @@ Status ElasticPipeline::LoadProfile() {
   return OkStatus();
 }
 
+// Products of growing size, as long as they take little: a slow device shows its peak on small
+// ones.
 Status ElasticPipeline::MeasurePeak() {
-  constexpr int64_t kSide = 1024;
-  GraphBuilder b("peak", joint_.shared_ops());
-  const Val x = b.Data("x", {DType::kF32, {kSide, kSide}});
-  b.Output("y", b.Linear(x, b.Parameter("w", {DType::kF32, {kSide, kSide}}, {})));
-  OC_ASSIGN_OR_RETURN(const Graph graph, b.Finish());
-  OC_RETURN_IF_ERROR(ProfileGraphs(cluster_, graph, nullptr, costs_, {.seconds = 0.1}));
-  peak_flops_ = 0;
-  for (const VcuSpec& v : cluster_.spec().vcus) {
-    const CostEntry* entry = costs_.Find(RequestOf(graph, graph.node(0), 0, v.kind).key);
-    if (entry != nullptr && entry->seconds > 0) {
-      peak_flops_ += 2.0 * kSide * kSide * kSide / entry->seconds;
+  constexpr double kEnoughSeconds = 0.01;
+  std::map<std::string, double> peaks;  // by kind
+  double slowest = 0;
+  for (int64_t side = 128; side <= 1024 && slowest < kEnoughSeconds; side *= 2) {
+    GraphBuilder b("peak", joint_.shared_ops());
+    const Val x = b.Data("x", {DType::kF32, {side, side}});
+    b.Output("y", b.Linear(x, b.Parameter("w", {DType::kF32, {side, side}}, {})));
+    OC_ASSIGN_OR_RETURN(const Graph graph, b.Finish());
+    OC_RETURN_IF_ERROR(ProfileGraphs(cluster_, graph, nullptr, costs_, {.seconds = 0.1}));
+    for (const VcuSpec& v : cluster_.spec().vcus) {
+      const CostEntry* entry = costs_.Find(RequestOf(graph, graph.node(0), 0, v.kind).key);
+      if (entry == nullptr || entry->seconds <= 0) continue;
+      slowest = std::max(slowest, entry->seconds);
+      peaks[v.kind] =
+          std::max(peaks[v.kind], 2.0 * static_cast<double>(side * side * side) / entry->seconds);
     }
   }
+  peak_flops_ = 0;
+  for (const VcuSpec& v : cluster_.spec().vcus) peak_flops_ += peaks[v.kind];
   return OkStatus();
 }
 
@@ -209,6 +227,7 @@ Status ElasticPipeline::MakePlan() {
     } else {
       auto planned = partitioner.Partition(partition);
       status = planned.status();
+      if (planned.ok()) planned->plan.recompute = recomputes_;
       text = planned.ok()
                  ? planned->plan.ToJson()
                  : absl::StrCat(absl::IsResourceExhausted(status) ? "?" : "!", status.message());
@@ -332,6 +351,7 @@ StatusOr<StepResult> ElasticPipeline::Step(const Batch& batch) {
   result.lr = LearningRate(optimizer_.options().schedule, optimizer_.lr(), step_,
                            std::max<int64_t>(options_.total_steps, step_ + 1));
   TrainHost host(*this, batches, result.lr);
+  step_arena_ = StepArena::kNothing;
   const Status ran = executor_->Run(host);
   if (!ran.ok()) {
     // Who died is a better answer than which command noticed.
@@ -339,6 +359,7 @@ StatusOr<StepResult> ElasticPipeline::Step(const Batch& batch) {
     return failure.ok() ? Annotate(ran, absl::StrCat("step ", step_ + 1))
                         : Annotate(failure, absl::StrCat("step ", step_ + 1));
   }
+  step_arena_ = StepArena::kTraining;
   result.step = ++step_;
   const std::vector<std::string>& names = program().metrics;
   for (size_t i = 0; i < names.size(); ++i) result.metrics[names[i]] = host.results()[i];

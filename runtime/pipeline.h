@@ -102,8 +102,15 @@ class ElasticPipeline {
   // Takes state, step and data position from a checkpoint folder of any plan. kInvalidArgument
   // where a variable is missing or has another type.
   Status Load(const std::string& path);
-  // Initial values from a safetensors file; every parameter must be there (strict), by name.
+  // Takes only what evaluation and generation need, parameters and running statistics, whatever
+  // batch, seed and optimizer the run had.
+  Status LoadModel(const std::string& path);
+  // Initial values from a safetensors file, by name: every parameter and state of the model must be
+  // there, with its shape; other dtypes are converted. kInvalidArgument names what does not fit.
   Status LoadWeights(const std::string& path);
+  // The same from weights that may be of some variables only, as those of a .oc file: the others
+  // keep the values that they have.
+  Status LoadWeights(const SafetensorsReader& weights);
   // Makes this process ask all to stop: Step tells everybody in the same step. Signal-safe.
   void RequestStop() { stop_requested_.store(true, std::memory_order_relaxed); }
 
@@ -130,7 +137,9 @@ class ElasticPipeline {
   double peak_flops() const { return peak_flops_; }
   // Whether marked modules are computed again in backward.
   bool recomputes() const { return recomputes_; }
-  // A variable or a reduced gradient ("grad.NAME") that one of this process's VCUs holds.
+  // A variable or a reduced gradient ("grad.NAME") that one of this process's VCUs holds; else
+  // kInvalidArgument. Gradients are those of the last training step: kFailedPrecondition before
+  // one, after one that failed, and once Evaluate or Forward has used their memory.
   StatusOr<Tensor> ReadVariable(const std::string& name) const;
   // Floating-point operations of one step over all VCUs, without what is computed again.
   double step_flops() const { return step_flops_; }
@@ -157,6 +166,9 @@ class ElasticPipeline {
   StatusOr<Inference*> InferenceFor(int64_t micro_batch, const std::vector<int>& counts,
                                     const std::string& fetch);
   StatusOr<std::span<const MicroBatch>> Load(const Batch& batch);
+  Status ReadState(const class Checkpoint& checkpoint, bool model_only);
+  // Whether the step arenas hold the gradients of the last training step.
+  Status CheckGradients() const;
 
   Cluster& cluster_;
   HybridOptimizer optimizer_;
@@ -169,6 +181,8 @@ class ElasticPipeline {
   std::map<std::string, std::unique_ptr<Inference>> inference_;
   int64_t next_epoch_ = 0;
   int64_t step_ = 0;
+  // What the step arenas hold: nothing of use, a training step's values, or an evaluation's.
+  enum class StepArena { kNothing, kTraining, kInference } step_arena_ = StepArena::kNothing;
   double step_flops_ = 0, peak_flops_ = 0;
   int64_t process_bytes_before_ = 0;
   bool recomputes_ = false;

@@ -112,6 +112,7 @@ StatusOr<ElasticPipeline::Inference*> ElasticPipeline::InferenceFor(int64_t micr
     OC_RETURN_IF_ERROR(Verify(made->program, cluster_.spec()));
     entry = std::move(made);
   }
+  step_arena_ = StepArena::kInference;
   // Where a step arena has to grow, executors that were bound to it are made again.
   for (const auto& vcu : cluster_.vcus()) {
     const VcuProgram& p = entry->program.vcus[vcu->index()];

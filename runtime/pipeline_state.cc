@@ -80,10 +80,11 @@ StatusOr<std::string> ElasticPipeline::Save(const std::string& dir, int keep,
   return result;
 }
 
-Status ElasticPipeline::Load(const std::string& path) {
-  OC_ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(path));
+Status ElasticPipeline::ReadState(const Checkpoint& checkpoint, bool model_only) {
+  const std::string& path = checkpoint.path();
   for (const auto& vcu : cluster_.vcus()) {
     for (const StateEntry& e : program().vcus[vcu->index()].state) {
+      if (model_only && !e.is_parameter && !e.is_model_state) continue;
       const StoredTensor* stored = checkpoint.manifest().Find(e.name);
       if (stored == nullptr) return InvalidArgument("load ", path, ": it holds no ", e.name);
       if (!(stored->type == e.type)) {
@@ -95,6 +96,17 @@ Status ElasticPipeline::Load(const std::string& path) {
       OC_RETURN_IF_ERROR(vcu->Write(e.range, value.bytes()));
     }
   }
+  return OkStatus();
+}
+
+Status ElasticPipeline::LoadModel(const std::string& path) {
+  OC_ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(path));
+  return ReadState(checkpoint, /*model_only=*/true);
+}
+
+Status ElasticPipeline::Load(const std::string& path) {
+  OC_ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(path));
+  OC_RETURN_IF_ERROR(ReadState(checkpoint, /*model_only=*/false));
   const Manifest& manifest = checkpoint.manifest();
   if (manifest.seed != options_.seed) {
     return InvalidArgument("load ", path, ": it was trained with seed ", manifest.seed,
@@ -116,19 +128,51 @@ Status ElasticPipeline::Load(const std::string& path) {
 }
 
 Status ElasticPipeline::LoadWeights(const std::string& path) {
-  OC_ASSIGN_OR_RETURN(const SafetensorsReader reader, SafetensorsReader::Open(path));
+  OC_ASSIGN_OR_RETURN(const SafetensorsReader weights, SafetensorsReader::Open(path));
+  for (const auto& vcu : cluster_.vcus()) {
+    for (const StateEntry& e : program().vcus[vcu->index()].state) {
+      if ((e.is_parameter || e.is_model_state) && weights.Find(e.name) == nullptr) {
+        return InvalidArgument("load weights ", path, ": it holds no ", e.name);
+      }
+    }
+  }
+  return LoadWeights(weights);
+}
+
+Status ElasticPipeline::LoadWeights(const SafetensorsReader& weights) {
   for (const auto& vcu : cluster_.vcus()) {
     for (const StateEntry& e : program().vcus[vcu->index()].state) {
       if (!e.is_parameter && !e.is_model_state) continue;
-      OC_ASSIGN_OR_RETURN(const Tensor value, reader.Read(e.name));
-      if (!(value.type() == e.type)) {
-        return InvalidArgument("load ", path, ": ", e.name, " is ", value.type().ToString(),
-                               ", the model has ", e.type.ToString());
+      const SafetensorsEntry* stored = weights.Find(e.name);
+      if (stored == nullptr) continue;
+      if (!(stored->type.shape == e.type.shape)) {
+        return InvalidArgument("load weights ", weights.path(), ": ", e.name, " is ",
+                               stored->type.ToString(), ", the model has ", e.type.ToString());
+      }
+      OC_ASSIGN_OR_RETURN(Tensor value, weights.Read(e.name));
+      if (value.dtype() != e.type.dtype) {
+        Tensor converted(e.type);
+        for (int64_t i = 0; i < value.num_elements(); ++i) converted.set(i, value.at(i));
+        value = std::move(converted);
       }
       OC_RETURN_IF_ERROR(vcu->Write(e.range, value.bytes()));
     }
   }
   return OkStatus();
+}
+
+Status ElasticPipeline::CheckGradients() const {
+  switch (step_arena_) {
+    case StepArena::kTraining:
+      return OkStatus();
+    case StepArena::kNothing:
+      return FailedPrecondition("gradients are those of the last training step; ",
+                                "none has ended well: read after Step");
+    case StepArena::kInference:
+      return FailedPrecondition("gradients are those of the last training step; an evaluation ",
+                                "since then overwrote them: read before Evaluate or Forward");
+  }
+  return Internal("unknown contents of a step arena");
 }
 
 StatusOr<Tensor> ElasticPipeline::ReadVariable(const std::string& name) const {
@@ -137,6 +181,9 @@ StatusOr<Tensor> ElasticPipeline::ReadVariable(const std::string& name) const {
     for (const auto* list : {&p.state, &p.gradients}) {
       for (const StateEntry& e : *list) {
         if (e.name != name) continue;
+        if (list == &p.gradients) {
+          OC_RETURN_IF_ERROR(Annotate(CheckGradients(), absl::StrCat("read variable ", name)));
+        }
         Tensor value(e.type);
         OC_RETURN_IF_ERROR(vcu->Read(value.bytes(), e.range));
         return value;

@@ -46,9 +46,10 @@ class Placer {
 };
 
 int64_t OutputBytes(const CostRequest& r, size_t i, const std::vector<int64_t>& opaque) {
-  if ((r.def->opaque_outputs >> i & 1) == 0) return r.outputs[i].bytes();
+  const auto is_opaque = [&](size_t j) { return j < 32 && (r.def->opaque_outputs >> j & 1) != 0; };
+  if (!is_opaque(i)) return r.outputs[i].bytes();
   size_t index = 0;
-  for (size_t j = 0; j < i; ++j) index += r.def->opaque_outputs >> j & 1;
+  for (size_t j = 0; j < i; ++j) index += is_opaque(j) ? 1 : 0;
   return opaque[index];
 }
 

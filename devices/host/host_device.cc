@@ -94,18 +94,18 @@ class HostEvent : public Event {
 
 class HostQueue : public Queue {
  public:
-  explicit HostQueue(WorkerPool& pool) : pool_(pool) {}
+  // `operands`: how many inputs and outputs there is room for at once.
+  HostQueue(WorkerPool& pool, size_t operands) : pool_(pool), in_(operands), out_(operands) {}
 
   Status Enqueue(PreparedOp& op, std::span<const BufferRange> inputs,
                  std::span<const BufferRange> outputs, BufferRange workspace) override {
-    constexpr size_t kInline = 64;
-    const std::byte* in[kInline];
-    std::byte* out[kInline];
-    OC_CHECK(inputs.size() <= kInline && outputs.size() <= kInline, inputs.size());
-    for (size_t i = 0; i < inputs.size(); ++i) in[i] = Address(inputs[i]);
-    for (size_t i = 0; i < outputs.size(); ++i) out[i] = Address(outputs[i]);
+    if (in_.size() < inputs.size()) in_.resize(inputs.size());
+    if (out_.size() < outputs.size()) out_.resize(outputs.size());
+    for (size_t i = 0; i < inputs.size(); ++i) in_[i] = Address(inputs[i]);
+    for (size_t i = 0; i < outputs.size(); ++i) out_[i] = Address(outputs[i]);
     pool_.BindCaller();
-    return Keep(static_cast<HostKernel&>(op).Run({in, out, Address(workspace), pool_}));
+    return Keep(
+        static_cast<HostKernel&>(op).Run({in_.data(), out_.data(), Address(workspace), pool_}));
   }
   Status CopyFromHost(BufferRange to, std::span<const std::byte> from) override {
     std::memcpy(Address(to), from.data(), from.size());
@@ -131,6 +131,8 @@ class HostQueue : public Queue {
     return status;
   }
   WorkerPool& pool_;
+  std::vector<const std::byte*> in_;  // the operands of one call
+  std::vector<std::byte*> out_;
   Status first_error_;
 };
 
@@ -158,13 +160,18 @@ class HostSlice : public Slice {
     return HostBuffer::Create(bytes, &used_);
   }
   StatusOr<std::unique_ptr<Queue>> CreateQueue(const std::string&) override {
-    return std::unique_ptr<Queue>(std::make_unique<HostQueue>(pool_));
+    return std::unique_ptr<Queue>(std::make_unique<HostQueue>(pool_, most_operands_.load()));
   }
   StatusOr<std::unique_ptr<Event>> CreateEvent() override {
     return std::unique_ptr<Event>(std::make_unique<HostEvent>());
   }
 
   StatusOr<std::unique_ptr<PreparedOp>> Prepare(const OpRequest& request) override {
+    // Queues that are created later have room for the op: running it allocates nothing.
+    const size_t operands = std::max(request.inputs.size(), request.outputs.size());
+    size_t most = most_operands_.load();
+    while (most < operands && !most_operands_.compare_exchange_weak(most, operands)) {
+    }
     Status last = Unimplemented("no kernel");
     for (const auto& registry : device_.kernels) {
       const KernelEntry* entry = registry->Find(request.def->name);
@@ -207,6 +214,7 @@ class HostSlice : public Slice {
   SliceOptions options_;
   WorkerPool pool_;
   std::atomic<int64_t> used_{0};
+  std::atomic<size_t> most_operands_{16};  // of the ops prepared so far, or what most ops have
 };
 
 class HostDevice : public Device {

@@ -47,8 +47,8 @@ Status SumSquares(const OpRequest& request, const KernelArgs& args) {
 }
 
 Status ClipFactor(const OpRequest& request, const KernelArgs& args) {
-  const double norm = std::sqrt(Scalar(args, 0));
-  Store(args.out<float>(0), 0, std::min(1.0, request.attrs.Double("max_norm") / (norm + 1e-6)));
+  const double norm = std::sqrt(Scalar(args, 0)), limit = request.attrs.Double("max_norm");
+  Store(args.out<float>(0), 0, std::isinf(limit) ? 1.0 : std::min(1.0, limit / (norm + 1e-6)));
   return OkStatus();
 }
 

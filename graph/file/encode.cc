@@ -258,12 +258,20 @@ StatusOr<std::string> EncodeGraph(const Graph& graph) {
   return bytes;
 }
 
-StatusOr<Graph> DecodeGraph(const std::string& bytes, std::shared_ptr<const OpRegistry> ops) {
+StatusOr<Graph> DecodeGraph(const std::string& bytes, std::shared_ptr<const OpRegistry> ops,
+                            std::vector<std::string>* without_init) {
   pb::Graph in;
   if (!in.ParseFromString(bytes)) return DataLoss("the graph section is no graph message");
   Graph graph(std::move(ops));
   OC_RETURN_IF_ERROR(Annotate(DecodeMessage(in, graph), absl::StrCat("graph ", in.name())));
   OC_RETURN_IF_ERROR(Verify(graph));
+  if (without_init != nullptr) {
+    for (const auto* list : {&in.parameters(), &in.states()}) {
+      for (const pb::Variable& v : *list) {
+        if (!v.has_init()) without_init->push_back(graph.value(v.value()).name);
+      }
+    }
+  }
   return graph;
 }
 

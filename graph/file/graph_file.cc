@@ -189,14 +189,21 @@ StatusOr<LoadedGraph> ReadGraph(File file, std::shared_ptr<const OpRegistry> ops
   }
   std::string bytes(section.header.length, '\0');
   OC_RETURN_IF_ERROR(file.ReadAt(section.begin, std::as_writable_bytes(std::span(bytes))));
-  OC_ASSIGN_OR_RETURN(Graph graph, DecodeGraph(bytes, std::move(ops)));
+  std::vector<std::string> without_init;
+  OC_ASSIGN_OR_RETURN(Graph graph, DecodeGraph(bytes, std::move(ops), &without_init));
   LoadedGraph loaded{std::move(graph), std::nullopt};
   const auto weights = sections.find(static_cast<uint32_t>(SectionType::kWeights));
-  if (weights == sections.end()) return loaded;
-  OC_ASSIGN_OR_RETURN(loaded.weights, SafetensorsReader::OpenAt(
-                                          std::move(file), weights->second.begin,
-                                          static_cast<int64_t>(weights->second.header.length)));
-  OC_RETURN_IF_ERROR(CheckWeights(loaded.graph, loaded.weights->entries()));
+  if (weights != sections.end()) {
+    OC_ASSIGN_OR_RETURN(loaded.weights, SafetensorsReader::OpenAt(
+                                            std::move(file), weights->second.begin,
+                                            static_cast<int64_t>(weights->second.header.length)));
+    OC_RETURN_IF_ERROR(CheckWeights(loaded.graph, loaded.weights->entries()));
+  }
+  for (const std::string& name : without_init) {
+    if (loaded.weights.has_value() && loaded.weights->Find(name) != nullptr) continue;
+    return InvalidArgument("variable ", name, " of graph ", loaded.graph.name,
+                           " has neither an initial value nor a weight in the file");
+  }
   return loaded;
 }
 

@@ -26,14 +26,15 @@ Status SaveGraph(const std::string& path, const Graph& graph,
 
 struct LoadedGraph {
   Graph graph;
-  // Reads the weights, one at a time; empty where the file has none.
+  // Reads the weights, one at a time; empty where the file has none. They may be of some variables
+  // only: the others begin as their initial values say.
   std::optional<SafetensorsReader> weights;
 };
 
 // The verified graph, and the weights, whose checksum was compared. All errors name the file.
 // kDataLoss: cut off, or a checksum that differs; kInvalidArgument: no .oc file, a version that is
 // not known here, an op that is unknown (the nearest is named) or newer than the registry's, a
-// cycle, a wrong type.
+// cycle, a wrong type, a parameter or state with neither an initial value nor a weight.
 StatusOr<LoadedGraph> LoadGraph(const std::string& path,
                                 std::shared_ptr<const OpRegistry> ops = BuiltinOps());
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 
+#include "openclaw/core/nearest_name.h"
 #include "openclaw/graph/models/models.h"
 
 namespace oc::models {

@@ -163,6 +163,10 @@ OpDef ClipFactor() {
     return Types{kScalar};
   };
   def.decompose = [](GraphBuilder& b, const Ids& in, const Attributes& attrs) -> StatusOr<Ids> {
+    if (std::isinf(attrs.Double("max_norm"))) {
+      const Val never = b.Op("less", {{in[0]}, {in[0]}});
+      return Ids{b.Scale(b.Cast(never, DType::kF32), 0.0, 1.0).id};
+    }
     const Val norm = b.Scale(b.Op("sqrt", {{in[0]}}), 1.0, 1e-6);
     const Val ratio = b.Scale(b.Op("reciprocal", {norm}), attrs.Double("max_norm"));
     const Val one = b.Scale(ratio, 0.0, 1.0);

@@ -52,7 +52,6 @@ void ReadVcu(const YamlValue& value, const std::string& path, Errors* errors,
   }
   section.Finish();
   if (vcu.device.empty() || vcu.memory_bytes == 0) return;  // reported
-  if (vcu.kind.empty()) vcu.kind = absl::StrCat(vcu.device, "/", vcu.threads, "t");
   if (cluster->size() + count > kMaxVcus) {
     return section.Fail("count", absl::StrCat("makes more than ", kMaxVcus, " VCUs"));
   }

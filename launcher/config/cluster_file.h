@@ -10,8 +10,9 @@
 //       - {from: "cpu:0", to: "cpu:1", latency: 1e-6, bandwidth: 20GiB}   # both directions
 //       - {from: "cpu:0", to: big, points: [[0, 1e-5], [1048576, 2e-4]], one_way: true}
 //
-// Without a name a VCU is called DEVICE:N; with `count`, NAME:N. `kind`, by which costs are looked
-// up, is DEVICE/THREADSt where it is not given. `links` may be absent with a single VCU only.
+// Without a name a VCU is called DEVICE:N; with `count`, NAME:N. `kind` is that by which costs are
+// looked up, as a profile names it after "on" (cpu/avx2/1t); where it is not given it stays empty,
+// and the VCU counts as one of this machine's. `links` may be absent with a single VCU only.
 #pragma once
 
 #include <string>

@@ -6,23 +6,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "openclaw/core/nearest_name.h"
+
 namespace oc::config {
 namespace {
-
-int EditDistance(const std::string& a, const std::string& b) {
-  std::vector<int> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = static_cast<int>(j);
-  for (size_t i = 1; i <= a.size(); ++i) {
-    int diagonal = row[0];
-    row[0] = static_cast<int>(i);
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const int change = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, change});
-    }
-  }
-  return row[b.size()];
-}
 
 std::string RangeText(double lo, bool lo_open, double hi, bool hi_open) {
   if (lo <= -kMaxDouble && hi >= kMaxDouble) return "a number";
@@ -43,19 +30,6 @@ bool PlainScalar(const YamlValue& value) {
 
 Status Errors::ToStatus() const {
   return lines_.empty() ? OkStatus() : InvalidArgument(absl::StrJoin(lines_, "\n"));
-}
-
-std::string NearestWord(const std::string& word, const std::vector<std::string>& known) {
-  std::string best;
-  int best_distance = std::max(2, static_cast<int>(word.size()) / 3) + 1;
-  for (const std::string& candidate : known) {
-    const int distance = EditDistance(word, candidate);
-    if (distance < best_distance) {
-      best = candidate;
-      best_distance = distance;
-    }
-  }
-  return best;
 }
 
 StatusOr<int64_t> ParseBytes(const std::string& text) {
@@ -279,7 +253,7 @@ void Section::Finish() {
   if (value_ == nullptr) return;
   for (const YamlEntry& entry : value_->entries) {
     if (std::find(known_.begin(), known_.end(), entry.key) != known_.end()) continue;
-    const std::string nearest = NearestWord(entry.key, known_);
+    const std::string nearest = NearestName(entry.key, known_);
     errors_->Add(
         entry.where,
         absl::StrCat("unknown key `", Path(entry.key), "`",

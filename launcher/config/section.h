@@ -32,10 +32,6 @@ class Errors {
   std::vector<std::string> lines_;
 };
 
-// The known word nearest to `word` by edit distance; empty where none is near (more than a third of
-// its letters, at least two, differ).
-std::string NearestWord(const std::string& word, const std::vector<std::string>& known);
-
 // "4GiB", "512MiB", "1.5GB", "1048576": bytes.
 StatusOr<int64_t> ParseBytes(const std::string& text);
 

@@ -128,6 +128,32 @@ TEST_F(GraphFileTest, WeightsRoundTrip) {
   }
 }
 
+// A writer of its own may leave initial values out: then the weights must have them.
+TEST_F(GraphFileTest, AVariableNeedsAnInitialValueOrAWeight) {
+  GraphBuilder b("tiny");
+  const Val x = b.Data("x", {DType::kF32, {Dim("B"), 2}});
+  const Val w = b.Parameter("w", {DType::kF32, {3, 2}}, Initializer::Constant(0));
+  b.Output("y", b.Linear(x, w));
+  const Graph graph = *b.Finish();
+  std::string bytes = *EncodeGraph(graph);
+  const std::string variable = {0x22, 6, 8, 1, 0x12, 0, 0x18, 1};  // value 1, init {}, decay
+  ASSERT_NE(bytes.find(variable), std::string::npos);
+  bytes.replace(bytes.find(variable), variable.size(), {0x22, 4, 8, 1, 0x18, 1});
+  WriteSection(bytes);
+  ExpectError(StatusCode::kInvalidArgument,
+              "variable w of graph tiny has neither an initial value nor a weight");
+
+  // The same graph section before the weights section of a whole file.
+  const std::string head = ReadAll();
+  ASSERT_TRUE(SaveGraph(path_, graph, Weights(graph)).ok());
+  std::string whole = ReadAll();
+  const std::string kept = whole.substr(16 + 16 + EncodeGraph(graph)->size());
+  Write(whole.substr(0, 16) + head.substr(16) + kept);
+  const auto loaded = LoadGraph(path_);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_NE(loaded->weights->Find("w"), nullptr);
+}
+
 TEST_F(GraphFileTest, NamesMayBeAnyBytes) {
   GraphBuilder b("\xff\xfe");
   b.PushScope("b\xfc");
@@ -309,7 +335,9 @@ TEST_F(GraphFileTest, DamagedMessagesNeverCrash) {
       ++accepted;
       EXPECT_TRUE(Verify(*graph).ok());
       const auto again = EncodeGraph(*graph);
-      if (again.ok()) EXPECT_TRUE(DecodeGraph(*again, BuiltinOps()).ok());
+      if (again.ok()) {
+        EXPECT_TRUE(DecodeGraph(*again, BuiltinOps()).ok());
+      }
     }
   }
   EXPECT_LT(accepted, 1500);

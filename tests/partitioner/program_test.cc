@@ -97,6 +97,17 @@ TEST(Lower, BudgetTooSmallSaysByHowMuch) {
   EXPECT_EQ(planned.status().code(), absl::StatusCode::kResourceExhausted) << planned.status();
 }
 
+TEST(Partition, AdvisesWhereVcusAreIdle) {
+  Planned p = PlanModel(SmallGpt(), 2, 1, 2);
+  EXPECT_TRUE(p.planned.plan.advice.empty());
+  p.cluster = MakeCluster(3);
+  auto planned = DynamicGraphPartitioner(p.joint, &p.update, p.cluster, p.costs)
+                     .Partition({.micro_batch = 4, .global_batch = 8, .pipeline_depth = 2});
+  ASSERT_TRUE(planned.ok()) << planned.status();
+  ASSERT_EQ(planned->plan.advice.size(), 1u);
+  EXPECT_EQ(planned->plan.advice[0].substr(0, 23), "sim:2 has no part in it");
+}
+
 TEST(Simulate, PipelineBubbleIsTheTextbooks) {
   // Equal stages and free links: 1F1B's bubble is (p - 1) / (m + p - 1).
   std::vector<int64_t> hidden(15, 256);

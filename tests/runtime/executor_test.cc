@@ -1,9 +1,11 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
 #include "openclaw/devices/host/host_device.h"
+#include "openclaw/graph/builder.h"
 #include "openclaw/graph/models/models.h"
 #include "openclaw/runtime/data/synthetic.h"
 #include "openclaw/runtime/pipeline.h"
@@ -144,6 +146,43 @@ TEST_F(ExecutorTest, MemoryAndImplementationsAreAsPredicted) {
     EXPECT_NE(c.implementation, "reference") << c.op;
   }
   pipeline_.reset();  // its loader reads `data`
+}
+
+// The images in 65 pieces, put together again, into a linear layer.
+StatusOr<Graph> ManyPieces() {
+  GraphBuilder b("pieces");
+  const Val x = b.Reshape(b.Data("images", {DType::kF32, {Dim("B"), 28, 28, 1}}), {Dim("B"), 784});
+  std::vector<Val> pieces;
+  for (int64_t i = 0; i < 65; ++i) pieces.push_back(b.Relu(b.Slice(x, 1, 12 * i, 12 * i + 12)));
+  const Val y = b.Linear(b.Op("concat", pieces, {{"axis", int64_t{1}}}),
+                         b.Parameter("w", {DType::kF32, {10, 780}}, Initializer::Normal(0, 0.01)));
+  const Val labels = b.Data("labels", {DType::kI32, {Dim("B")}});
+  b.Loss(b.OpN("cross_entropy", {y, labels})[0], b.Op("count_valid", {labels}));
+  return b.Finish();
+}
+
+TEST(ManyOperands, AnOpOf65InputsTrains) {
+  auto cluster = Cluster::Discover({.vcus = 1});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  auto model = ManyPieces();
+  ASSERT_TRUE(model.ok()) << model.status();
+  auto data = MakeSyntheticImages({.size = 64});
+  auto pipeline = ElasticPipeline::Create(*model, *cluster, Sgd{.lr = 0.1},
+                                          {.micro_batch = 16, .profile_seconds = 0.02});
+  ASSERT_TRUE(pipeline.ok()) << pipeline.status();
+  auto batches = (*pipeline)->UseData(*data, 2);
+  ASSERT_TRUE(batches.ok()) << batches.status();
+  for (const Batch& batch : *batches) {
+    auto step = (*pipeline)->Step(batch);
+    ASSERT_TRUE(step.ok()) << step.status();
+    EXPECT_TRUE(std::isfinite(step->loss));
+  }
+  size_t widest = 0;
+  for (const Segment& segment : (*pipeline)->program().vcus[0].segments) {
+    for (const Call& call : segment.calls) widest = std::max(widest, call.inputs.size());
+  }
+  EXPECT_EQ(widest, 65u);  // no pass took it apart
+  pipeline->reset();       // its loader reads `data`
 }
 
 // No op of the shipped models runs on reference code.

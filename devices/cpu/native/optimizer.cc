@@ -89,8 +89,9 @@ Kernel MakeClipFactor(const OpRequest& request, int) {
   const double max_norm = request.attrs.Double("max_norm", 1.0);
   return MakeKernel([=](const KernelArgs& args) {
     const double factor = max_norm / (std::sqrt(static_cast<double>(*args.in<float>(0))) + 1e-6);
-    // A NaN stays one.
-    *args.out<float>(0) = static_cast<float>(factor > 1.0 ? 1.0 : factor);
+    // A NaN stays one, unless nothing is clipped.
+    const bool all = factor > 1.0 || std::isinf(max_norm);
+    *args.out<float>(0) = static_cast<float>(all ? 1.0 : factor);
   });
 }
 

@@ -25,6 +25,13 @@ void AddState(std::vector<OpCase>& cases) {
                      .name = "three " + name,
                      .inputs = {Normal(shape), Normal({4}), Normal({257})}});
   }
+  for (double sum : {0.0, 4.0, static_cast<double>(std::numeric_limits<float>::infinity())}) {
+    cases.push_back({.op = "clip_factor",
+                     .name = absl::StrCat("no limit ", sum),
+                     .inputs = {Scalar(sum)},
+                     .attrs = {{"max_norm", std::numeric_limits<double>::infinity()}},
+                     .dtypes = kF32Only});
+  }
   for (double sum : {0.0, 0.25, 1.0, 100.0}) {
     cases.push_back({.op = "clip_factor",
                      .name = absl::StrCat(sum),

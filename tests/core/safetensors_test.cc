@@ -3,7 +3,8 @@
 #include <numeric>
 
 #include "openclaw/core/crc32c.h"
-#include "test_files.h"
+
+#include "../runtime/test_files.h"
 
 namespace oc {
 namespace {
