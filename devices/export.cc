@@ -44,8 +44,8 @@ struct BufferHandle {
   Slice* slice;
 };
 
-#define OC_HANDLE_(Type, c_type)                                                    \
-  Type* From(c_type* p) { return reinterpret_cast<Type*>(p); }                      \
+#define OC_HANDLE_(Type, c_type)                               \
+  Type* From(c_type* p) { return reinterpret_cast<Type*>(p); } \
   c_type* To(Type* p) { return reinterpret_cast<c_type*>(p); }
 OC_HANDLE_(DeviceHandle, oc_device)
 OC_HANDLE_(SliceHandle, oc_slice)
@@ -162,10 +162,10 @@ int32_t GetDeviceInfo(oc_device* d, oc_device_info* out, oc_error*) {
 }
 
 int32_t CreateSlice(oc_device* d, const oc_slice_options* o, oc_slice** out, oc_error* error) {
-  auto slice = From(d)->device->CreateSlice(
-      {.threads = o->compute_units,
-       .cores = std::vector<int>(o->cores, o->cores + o->num_cores),
-       .memory_bytes = o->memory_bytes});
+  auto slice =
+      From(d)->device->CreateSlice({.threads = o->compute_units,
+                                    .cores = std::vector<int>(o->cores, o->cores + o->num_cores),
+                                    .memory_bytes = o->memory_bytes});
   if (!slice.ok()) return Give(slice.status(), error);
   auto handle = std::make_unique<SliceHandle>();
   handle->slice = std::move(slice).value();
@@ -263,16 +263,15 @@ int32_t Enqueue(oc_queue* q, oc_op* op, const oc_range* inputs, int32_t num_inpu
               error);
 }
 int32_t CopyFromHost(oc_queue* q, const oc_range* to, const uint8_t* from, oc_error* error) {
-  return Give(From(q)->queue->CopyFromHost(
-                  RangeOf(*to), {reinterpret_cast<const std::byte*>(from),
-                                 static_cast<size_t>(to->bytes)}),
+  return Give(From(q)->queue->CopyFromHost(RangeOf(*to), {reinterpret_cast<const std::byte*>(from),
+                                                          static_cast<size_t>(to->bytes)}),
               error);
 }
 int32_t CopyToHost(oc_queue* q, uint8_t* to, const oc_range* from, oc_error* error) {
-  return Give(From(q)->queue->CopyToHost(
-                  {reinterpret_cast<std::byte*>(to), static_cast<size_t>(from->bytes)},
-                  RangeOf(*from)),
-              error);
+  return Give(
+      From(q)->queue->CopyToHost(
+          {reinterpret_cast<std::byte*>(to), static_cast<size_t>(from->bytes)}, RangeOf(*from)),
+      error);
 }
 int32_t Copy(oc_queue* q, const oc_range* to, const oc_range* from, oc_error* error) {
   return Give(From(q)->queue->Copy(RangeOf(*to), RangeOf(*from)), error);

@@ -1,5 +1,5 @@
-// The other direction of plugin.h: devices written in C++ as a table of the C interface. Leaves of the
-// tree are made so, and a plugin out of tree may be.
+// The other direction of plugin.h: devices written in C++ as a table of the C interface. Leaves of
+// the tree are made so, and a plugin out of tree may be.
 //
 //   extern "C" const oc_device_api* openclaw_device_query(uint32_t version, const oc_host_api*) {
 //     return oc::ExportTable<&Discover>("npu", version);

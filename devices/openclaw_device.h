@@ -1,27 +1,27 @@
-/* The C interface between OpenClaw and a device plugin: one shared library that makes a kind of device
- * usable, built with any C99 or C++ compiler and no other header of the project.
+/* The C interface between OpenClaw and a device plugin: one shared library that makes a kind of
+ * device usable, built with any C99 or C++ compiler and no other header of the project.
  *
- * A plugin exports one symbol, openclaw_device_query; everything else is reached through the table that
- * it returns. The host loads the library once, never unloads it, and calls it from many threads:
- *   any thread at any time   the functions of devices, slices, buffers, events and prepared ops
- *   one thread at a time     the functions of one queue, one communicator or one captured graph
- * No function may depend on a "current device" or any other state of the calling thread, and none may
- * throw.
+ * A plugin exports one symbol, openclaw_device_query; everything else is reached through the table
+ * that it returns. The host loads the library once, never unloads it, and calls it from many
+ * threads: any thread at any time   the functions of devices, slices, buffers, events and prepared
+ * ops one thread at a time     the functions of one queue, one communicator or one captured graph
+ * No function may depend on a "current device" or any other state of the calling thread, and none
+ * may throw.
  *
  * Rules that let old and new builds work together (version 0.x: the rules hold, but the tables may
  * still change between minor versions; from 1.0 on they only grow):
- *   - A struct that begins with struct_size only grows at its end. Who makes it sets struct_size to the
- *     sizeof that it was compiled with; who reads it uses a member only where OC_HAS says that it is
- *     there. Arrays are arrays of pointers to such structs, or of the structs marked frozen, which never
- *     change.
- *   - Enumerations are int32_t with fixed values. An unknown value is answered OC_INVALID_ARGUMENT, an
- *     unknown op, dtype or layout OC_UNIMPLEMENTED.
- *   - `next` points to an extension, or is null: a struct that begins with oc_extension. Who does not
- *     know an extension's id steps over it.
+ *   - A struct that begins with struct_size only grows at its end. Who makes it sets struct_size to
+ * the sizeof that it was compiled with; who reads it uses a member only where OC_HAS says that it
+ * is there. Arrays are arrays of pointers to such structs, or of the structs marked frozen, which
+ * never change.
+ *   - Enumerations are int32_t with fixed values. An unknown value is answered OC_INVALID_ARGUMENT,
+ * an unknown op, dtype or layout OC_UNIMPLEMENTED.
+ *   - `next` points to an extension, or is null: a struct that begins with oc_extension. Who does
+ * not know an extension's id steps over it.
  *
  * Memory of a device is a buffer and a byte offset. Bytes of the host are uint8_t pointers.
- * Status: each function that can fail returns one of OC_OK ... and, where `error` is not null, writes a
- * message that names what was wrong, where, and what to do. */
+ * Status: each function that can fail returns one of OC_OK ... and, where `error` is not null,
+ * writes a message that names what was wrong, where, and what to do. */
 #ifndef OPENCLAW_DEVICE_H_
 #define OPENCLAW_DEVICE_H_
 
@@ -44,18 +44,18 @@ extern "C" {
 /* Status codes: the numbers of absl::StatusCode. */
 enum {
   OC_OK = 0,
-  OC_CANCELLED = 1,           /* aborted by its owner */
+  OC_CANCELLED = 1, /* aborted by its owner */
   OC_UNKNOWN = 2,
   OC_INVALID_ARGUMENT = 3,
   OC_DEADLINE_EXCEEDED = 4,
   OC_NOT_FOUND = 5,
-  OC_RESOURCE_EXHAUSTED = 8,  /* out of memory, or beyond a budget */
+  OC_RESOURCE_EXHAUSTED = 8, /* out of memory, or beyond a budget */
   OC_FAILED_PRECONDITION = 9,
   OC_ABORTED = 10,
-  OC_OUT_OF_RANGE = 11,       /* data: a label beyond the classes */
+  OC_OUT_OF_RANGE = 11, /* data: a label beyond the classes */
   OC_UNIMPLEMENTED = 12,
   OC_INTERNAL = 13,
-  OC_UNAVAILABLE = 14,        /* the device is lost: nothing enqueued on it will end well */
+  OC_UNAVAILABLE = 14, /* the device is lost: nothing enqueued on it will end well */
   OC_DATA_LOSS = 15
 };
 
@@ -85,8 +85,8 @@ enum {
 
 /* How a tensor lies in memory. */
 enum {
-  OC_LAYOUT_PLAIN = 0,  /* row-major, dense */
-  OC_LAYOUT_OPAQUE = 1  /* the device's own; only what the same slice prepared reads it */
+  OC_LAYOUT_PLAIN = 0, /* row-major, dense */
+  OC_LAYOUT_OPAQUE = 1 /* the device's own; only what the same slice prepared reads it */
 };
 
 typedef struct oc_tensor_type {
@@ -99,8 +99,8 @@ typedef struct oc_tensor_type {
   int64_t bytes;       /* of the plain form */
 } oc_tensor_type;
 
-/* One input or output of an op: one tensor, or several where it is stored in parts (a quantised tensor
- * is codes, scales and zeros). */
+/* One input or output of an op: one tensor, or several where it is stored in parts (a quantised
+ * tensor is codes, scales and zeros). */
 typedef struct oc_operand {
   size_t struct_size;
   int32_t num_parts;
@@ -155,9 +155,9 @@ typedef struct oc_slice oc_slice;
 typedef struct oc_buffer oc_buffer;
 typedef struct oc_queue oc_queue;
 typedef struct oc_event oc_event;
-typedef struct oc_op oc_op;                 /* prepared */
+typedef struct oc_op oc_op; /* prepared */
 typedef struct oc_communicator oc_communicator;
-typedef struct oc_graph oc_graph;           /* captured */
+typedef struct oc_graph oc_graph; /* captured */
 
 /* Part of a buffer. Frozen. */
 typedef struct oc_range {
@@ -186,7 +186,7 @@ typedef struct oc_slice_options {
   int32_t compute_units; /* 1 to the device's */
   int32_t num_cores;     /* 0: not pinned */
   const int32_t* cores;
-  int64_t memory_bytes;  /* allocations beyond it are OC_RESOURCE_EXHAUSTED; 0: no budget */
+  int64_t memory_bytes; /* allocations beyond it are OC_RESOURCE_EXHAUSTED; 0: no budget */
 } oc_slice_options;
 
 typedef struct oc_slice_info {
@@ -228,9 +228,9 @@ typedef struct oc_host_api {
   void (*log)(int32_t level, const char* message);
 } oc_host_api;
 
-/* Collectives of the device's own, over slices of several processes. Each function, and the table, may
- * be null; each may answer OC_UNIMPLEMENTED: the host's own collectives are used then. Calls are
- * enqueued in order on the queue, like ops. */
+/* Collectives of the device's own, over slices of several processes. Each function, and the table,
+ * may be null; each may answer OC_UNIMPLEMENTED: the host's own collectives are used then. Calls
+ * are enqueued in order on the queue, like ops. */
 enum { OC_REDUCE_SUM = 1, OC_REDUCE_MAX = 2, OC_REDUCE_AVERAGE = 3 };
 enum {
   OC_COLLECTIVE_ALL_REDUCE = 1,
@@ -263,8 +263,8 @@ typedef struct oc_collective_api {
                         int32_t dtype, oc_error*);
   int32_t (*reduce_scatter)(oc_communicator*, oc_queue*, const oc_range* from, const oc_range* to,
                             int32_t dtype, int32_t reduction, oc_error*);
-  int32_t (*broadcast)(oc_communicator*, oc_queue*, const oc_range* data, int32_t dtype, int32_t root,
-                       oc_error*);
+  int32_t (*broadcast)(oc_communicator*, oc_queue*, const oc_range* data, int32_t dtype,
+                       int32_t root, oc_error*);
   int32_t (*send)(oc_communicator*, oc_queue*, const oc_range* from, int32_t dtype, int32_t peer,
                   oc_error*);
   int32_t (*recv)(oc_communicator*, oc_queue*, const oc_range* to, int32_t dtype, int32_t peer,
@@ -339,8 +339,8 @@ typedef struct oc_device_api {
   void (*destroy_queue)(oc_queue*);
   /* What is enqueued runs in order. A call may return before its work is done; an error that shows
    * later comes with the next event recorded. Ranges are in the order of the op's operands, part by
-   * part; `workspace` holds workspace_bytes. Host bytes must stay until an event recorded afterwards
-   * is ready. The two ranges of a copy have the same size and do not overlap. */
+   * part; `workspace` holds workspace_bytes. Host bytes must stay until an event recorded
+   * afterwards is ready. The two ranges of a copy have the same size and do not overlap. */
   int32_t (*enqueue)(oc_queue*, oc_op*, const oc_range* inputs, int32_t num_inputs,
                      const oc_range* outputs, int32_t num_outputs, const oc_range* workspace,
                      oc_error*);
@@ -364,8 +364,8 @@ typedef struct oc_device_api {
   const oc_capture_api* capture;
 } oc_device_api;
 
-/* The one exported symbol. Returns the newest table that both sides share, or null where there is none
- * (another major version). The host's table stays valid for the life of the process. */
+/* The one exported symbol. Returns the newest table that both sides share, or null where there is
+ * none (another major version). The host's table stays valid for the life of the process. */
 typedef const oc_device_api* (*oc_device_query_function)(uint32_t host_abi_version,
                                                          const oc_host_api* host);
 #define OC_DEVICE_QUERY_SYMBOL "openclaw_device_query"

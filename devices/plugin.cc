@@ -243,8 +243,8 @@ class PluginQueue : public Queue {
     to.bytes = static_cast<int64_t>(from.size());
     const oc_range range = ToC(to);
     Answer answer;
-    return answer.Of(api_.copy_from_host(
-        queue_, &range, reinterpret_cast<const uint8_t*>(from.data()), &answer));
+    return answer.Of(api_.copy_from_host(queue_, &range,
+                                         reinterpret_cast<const uint8_t*>(from.data()), &answer));
   }
   Status CopyToHost(std::span<std::byte> to, BufferRange from) override {
     from.bytes = static_cast<int64_t>(to.size());
@@ -414,8 +414,8 @@ StatusOr<std::vector<std::unique_ptr<Device>>> Discover(const oc_device_api& api
                                                         const std::string& origin) {
   int32_t count = 0;
   Answer answer;
-  OC_RETURN_IF_ERROR(Annotate(answer.Of(api.count(&count, &answer)),
-                              absl::StrCat("devices of plugin ", origin)));
+  OC_RETURN_IF_ERROR(
+      Annotate(answer.Of(api.count(&count, &answer)), absl::StrCat("devices of plugin ", origin)));
   std::vector<std::unique_ptr<Device>> devices;
   for (int32_t i = 0; i < count; ++i) {
     auto device = PluginDevice::Open(api, i);
@@ -438,9 +438,9 @@ Status CheckTable(const oc_device_api* api, const std::string& origin) {
                               api->abi_version & 0xffff, " of the device interface, this is ",
                               OC_DEVICE_ABI_MAJOR, ".", OC_DEVICE_ABI_MINOR);
   }
-#define OC_REQUIRE_(member)                                                                       \
-  if (!OC_HAS(api, oc_device_api, member) || api->member == nullptr) {                            \
-    return FailedPrecondition("plugin ", origin, ": its table has no ", #member);                 \
+#define OC_REQUIRE_(member)                                                       \
+  if (!OC_HAS(api, oc_device_api, member) || api->member == nullptr) {            \
+    return FailedPrecondition("plugin ", origin, ": its table has no ", #member); \
   }
   OC_REQUIRE_(leaf)
   OC_REQUIRE_(count)
@@ -484,8 +484,8 @@ StatusOr<oc_device_query_function> OpenLibrary(const std::string& path) {
   return reinterpret_cast<oc_device_query_function>(symbol);
 }
 
-// In a child process: loads the library and counts its devices; the message of what failed goes to
-// the pipe.
+// In a child process: loads the library and counts its devices. The pipe gets "+", or "-" and what
+// failed: a library that ends the process says neither.
 [[noreturn]] void TryInChild(const std::string& path, int pipe) {
   const auto attempt = [&]() -> Status {
     OC_ASSIGN_OR_RETURN(const oc_device_query_function query, OpenLibrary(path));
@@ -496,9 +496,9 @@ StatusOr<oc_device_query_function> OpenLibrary(const std::string& path) {
     return answer.Of(api->count(&count, &answer));
   };
   const Status status = attempt();
-  const std::string message(status.message());
-  if (!status.ok()) (void)!write(pipe, message.data(), message.size());
-  _exit(status.ok() ? 0 : 1);
+  const std::string message = status.ok() ? "+" : absl::StrCat("-", std::string(status.message()));
+  (void)!write(pipe, message.data(), message.size());
+  _exit(0);
 }
 
 Status Try(const std::string& path, double timeout_seconds) {
@@ -541,12 +541,11 @@ Status Try(const std::string& path, double timeout_seconds) {
     return FailedPrecondition("plugin ", path, " crashed while it was loaded (signal ",
                               WTERMSIG(status), ", ", strsignal(WTERMSIG(status)), ")");
   }
-  if (!message.empty()) return FailedPrecondition(message);
-  if (WEXITSTATUS(status) != 0) {
+  if (message.empty()) {
     return FailedPrecondition("plugin ", path, " ended the process that loaded it, with code ",
                               WEXITSTATUS(status));
   }
-  return OkStatus();
+  return message == "+" ? OkStatus() : FailedPrecondition(message.substr(1));
 }
 
 }  // namespace
