@@ -94,6 +94,8 @@ struct ClusterEntry {
 struct ClusterConfig {
   std::string file;                   // a cluster file; empty with entries or for auto
   std::vector<ClusterEntry> entries;  // empty: auto
+  // Shared libraries with more kinds of device (devices/openclaw_device.h); the YAML key `plugins`.
+  std::vector<std::string> plugins;
 };
 
 struct CheckpointConfig {

@@ -24,7 +24,8 @@ Status Show(const PlannedProgram& planned, const Graph& graph, const ClusterSpec
 
 // Measures what `costs` lacks for `v`, on a slice of the same leaf and threads, where this machine
 // has it. A VCU whose kind is open gets that of the slice.
-Status MeasureFor(VcuSpec& v, const TrainingGraphs& graphs, CostTable& costs) {
+Status MeasureFor(VcuSpec& v, const DeviceRegistry& registry, const TrainingGraphs& graphs,
+                  CostTable& costs) {
   const auto missing = [&] { return MissingCosts(graphs.joint, &graphs.update, v.kind, costs); };
   if (!v.kind.empty() && missing().empty()) return OkStatus();
   const auto no_costs = [&](const std::string& why) {
@@ -33,7 +34,6 @@ Status MeasureFor(VcuSpec& v, const TrainingGraphs& graphs, CostTable& costs) {
                               "; give its kind in the cluster file and --profile FILE with costs "
                               "of that kind");
   };
-  const DeviceRegistry registry = BuiltinLeaves();
   OC_ASSIGN_OR_RETURN(const DeviceLeaf* leaf, registry.Find(v.device));
   OC_ASSIGN_OR_RETURN(auto devices, leaf->discover());
   if (devices.empty()) return no_costs(absl::StrCat("no device of leaf ", v.device, " here"));
@@ -72,7 +72,8 @@ Status PlanWith(const Experiment& e, const PlanFlags& flags, const std::string& 
   if (!profile.empty() && std::filesystem::exists(profile, error)) {
     OC_ASSIGN_OR_RETURN(costs, CostTable::Load(profile));
   }
-  for (VcuSpec& v : cluster.vcus) OC_RETURN_IF_ERROR(MeasureFor(v, graphs, costs));
+  OC_ASSIGN_OR_RETURN(const DeviceRegistry registry, LeavesWithPlugins(e.config.cluster.plugins));
+  for (VcuSpec& v : cluster.vcus) OC_RETURN_IF_ERROR(MeasureFor(v, registry, graphs, costs));
   if (!profile.empty()) OC_RETURN_IF_ERROR(costs.Save(profile));
   OC_ASSIGN_OR_RETURN(const PlannedProgram planned,
                       DynamicGraphPartitioner(graphs.joint, &graphs.update, cluster, costs)

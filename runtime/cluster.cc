@@ -7,6 +7,7 @@
 
 #include "openclaw/comm/link_measure.h"
 #include "openclaw/core/logging.h"
+#include "openclaw/devices/plugin.h"
 
 namespace oc {
 
@@ -124,13 +125,25 @@ std::vector<Vcu*> Cluster::local() const {
   return result;
 }
 
+StatusOr<DeviceRegistry> LeavesWithPlugins(const std::vector<std::string>& plugins) {
+  DeviceRegistry registry = BuiltinLeaves();
+  for (const std::string& path : plugins) {
+    OC_ASSIGN_OR_RETURN(DeviceLeaf leaf, LoadPlugin(path));
+    if (registry.Find(leaf.name).ok()) {
+      return InvalidArgument("plugin ", path, ": there is a device leaf '", leaf.name, "' already");
+    }
+    registry.Add(std::move(leaf));
+  }
+  return registry;
+}
+
 StatusOr<Cluster> Cluster::Discover(const DiscoverOptions& options) {
   if (!options.config.file.empty()) {
     return InvalidArgument("cluster: ", options.config.file,
                            " describes machines for planning; to train, list entries or say auto");
   }
-  const DeviceRegistry builtin = BuiltinLeaves();
-  const DeviceRegistry& registry = options.registry != nullptr ? *options.registry : builtin;
+  OC_ASSIGN_OR_RETURN(const DeviceRegistry found_here, LeavesWithPlugins(options.config.plugins));
+  const DeviceRegistry& registry = options.registry != nullptr ? *options.registry : found_here;
   Cluster cluster;
   OC_ASSIGN_OR_RETURN(cluster.job_, OpenJob({}));
   Job& job = *cluster.job_;

@@ -21,7 +21,7 @@ struct DiscoverOptions {
   // How many VCUs a process that is alone makes of its host where config is auto: 0: one a NUMA
   // node and device.
   int vcus = 0;
-  // The devices; null: the built-in leaves.
+  // The devices; null: the built-in leaves and config.plugins.
   const DeviceRegistry* registry = nullptr;
   double timeout_seconds = 30;  // of exchanges with the other processes
   HeartbeatOptions heartbeat;
@@ -65,7 +65,10 @@ class Cluster {
   std::unique_ptr<Heartbeat> heartbeat_;
 };
 
-// The leaves that were built (the build writes builtin_leaves.cc).
+// The leaves that were built in.
 DeviceRegistry BuiltinLeaves();
+// The same and those of plugins, by file. Errors of LoadPlugin; kInvalidArgument where two leaves
+// have one name.
+StatusOr<DeviceRegistry> LeavesWithPlugins(const std::vector<std::string>& plugins);
 
 }  // namespace oc

@@ -60,6 +60,7 @@ struct VcuState {
   std::vector<std::unique_ptr<Queue>> queues;                   // per lane
   std::vector<std::unique_ptr<Event>> events;
   std::vector<std::vector<std::byte>> staging;  // per lane: where memory is not the host's
+  std::vector<std::vector<std::byte>> scratch;  // the same, of collectives
   std::vector<std::unique_ptr<Group>> groups;   // by group id; null where not a member
   std::vector<std::thread> threads;
 };
@@ -90,7 +91,7 @@ class StepExecutor : public Executor {
   void LaneLoop(VcuState& v, int lane);
   Status RunCommand(VcuState& v, int lane, int index);
   Status RunCompute(VcuState& v, int lane, CommandState& state);
-  Status RunCollective(VcuState& v, const Command& c);
+  Status RunCollective(VcuState& v, int lane, const Command& c);
   // Host memory for a range: in place, or the lane's staging after a copy.
   StatusOr<std::span<std::byte>> HostBytes(VcuState& v, int lane, const Range& range, bool read);
   Status WriteBack(VcuState& v, int lane, const Range& range, std::span<std::byte> bytes);
@@ -132,6 +133,7 @@ Status StepExecutor::Add(Vcu& vcu) {
     state->queues.push_back(std::move(queue));
     state->events.push_back(std::move(event));
     state->staging.emplace_back();
+    state->scratch.emplace_back();
   }
   for (size_t g = 0; g < program_.groups.size(); ++g) {
     const std::vector<int>& members = program_.groups[g].vcus;
@@ -306,15 +308,20 @@ Status StepExecutor::RunCompute(VcuState& v, int lane, CommandState& state) {
   return Synchronize(v, lane);
 }
 
-Status StepExecutor::RunCollective(VcuState& v, const Command& c) {
-  const std::span<std::byte> data = v.vcu->view(c.writes[0]);
-  if (data.empty() && c.writes[0].bytes > 0) {
-    return Unimplemented("collective on memory that the host cannot reach");
+Status StepExecutor::RunCollective(VcuState& v, int lane, const Command& c) {
+  OC_ASSIGN_OR_RETURN(const auto data, HostBytes(v, lane, c.writes[0], /*read=*/true));
+  std::span<std::byte> scratch;
+  if (c.writes.size() > 1) {
+    scratch = v.vcu->view(c.writes[1]);
+    if (scratch.empty() && c.writes[1].bytes > 0) {
+      std::vector<std::byte>& own = v.scratch[lane];
+      if (own.size() < static_cast<size_t>(c.writes[1].bytes)) own.resize(c.writes[1].bytes);
+      scratch = {own.data(), static_cast<size_t>(c.writes[1].bytes)};
+    }
   }
-  const std::span<std::byte> scratch =
-      c.writes.size() > 1 ? v.vcu->view(c.writes[1]) : std::span<std::byte>();
-  return AllReduceInPlace(*v.groups[c.group],
-                          {.bytes = data, .dtype = c.dtype, .scratch = scratch});
+  OC_RETURN_IF_ERROR(
+      AllReduceInPlace(*v.groups[c.group], {.bytes = data, .dtype = c.dtype, .scratch = scratch}));
+  return WriteBack(v, lane, c.writes[0], data);
 }
 
 Status StepExecutor::RunCommand(VcuState& v, int lane, int index) {
@@ -335,7 +342,7 @@ Status StepExecutor::RunCommand(VcuState& v, int lane, int index) {
       return WriteBack(v, lane, c.writes[0], bytes);
     }
     case CommandKind::kCollective:
-      return RunCollective(v, c);
+      return RunCollective(v, lane, c);
     case CommandKind::kCopy: {
       OC_RETURN_IF_ERROR(v.queues[lane]->Copy(v.vcu->range(c.writes[0]), v.vcu->range(c.reads[0])));
       return Synchronize(v, lane);

@@ -352,6 +352,7 @@ StatusOr<ExperimentConfig> FromYaml(const YamlValue& root) {
   ReadCommOptions(top.Raw("comm_options"), &errors, &c.comm_options);
   ReadParallel(top.Raw("parallel"), &errors, &c.parallel);
   ReadCluster(top.Raw("cluster"), &errors, &c.cluster);
+  top.Strings("plugins", &c.cluster.plugins);
 
   Section checkpoint(top.Raw("checkpoint"), "checkpoint", &errors);
   checkpoint.Int("every", 0, kMaxInt, &c.checkpoint.every);
@@ -398,7 +399,7 @@ StatusOr<ExperimentConfig> LoadConfig(const std::string& path,
   const std::filesystem::path file(path);
   if (c.name.empty()) c.name = file.stem().string();
   const std::filesystem::path folder = file.parent_path();
-  for (std::vector<std::string>* list : {&c.data.train, &c.data.validation}) {
+  for (std::vector<std::string>* list : {&c.data.train, &c.data.validation, &c.cluster.plugins}) {
     for (std::string& item : *list) ResolvePath(folder, &item);
   }
   for (std::string* item :

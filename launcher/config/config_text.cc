@@ -142,6 +142,7 @@ KeyValues Flatten(const ExperimentConfig& c) {
   add("parallel.shard", Text(int64_t{c.parallel.shard}));
   add("parallel.stages", c.parallel.stages.empty() ? "auto" : Text(c.parallel.stages));
   add("cluster", ClusterText(c.cluster));
+  add("plugins", Text(c.cluster.plugins));
   add("checkpoint.every", Text(c.checkpoint.every));
   add("checkpoint.keep", Text(int64_t{c.checkpoint.keep}));
   add("checkpoint.resume", c.checkpoint.resume == "auto" ? "auto" : Text(c.checkpoint.resume));

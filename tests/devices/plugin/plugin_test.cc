@@ -1,5 +1,5 @@
-// Plugins: one in plain C that is built as a user would build it, old and new tables, and those that
-// misbehave.
+// Plugins: one in plain C that is built as a user would build it, old and new tables, and those
+// that misbehave.
 #include "openclaw/devices/plugin.h"
 
 #include <dlfcn.h>
@@ -37,9 +37,9 @@ OpRequest Request(const OpRegistry& ops, const std::string& op, std::vector<Tens
 // y = x w^T + bias on the slice, all through queues and buffers.
 void ExpectLinearWorks(Slice& slice) {
   const auto ops = BuiltinOps();
-  const OpRequest request = Request(
-      *ops, "linear", {{DType::kF32, {2, 3}}, {DType::kF32, {2, 3}}, {DType::kF32, {2}}},
-      {{"activation", std::string("relu")}});
+  const OpRequest request =
+      Request(*ops, "linear", {{DType::kF32, {2, 3}}, {DType::kF32, {2, 3}}, {DType::kF32, {2}}},
+              {{"activation", std::string("relu")}});
   auto op = slice.Prepare(request);
   ASSERT_TRUE(op.ok()) << op.status();
   auto buffer = slice.Allocate(1024);
@@ -138,9 +138,7 @@ TEST(Versions, AnOldPluginWorksWithThisHost) {
   std::memcpy(memory, Full(), end);
   std::memcpy(memory, &end, sizeof(end));
   auto leaf = LeafOfTable(
-      [](uint32_t, const oc_host_api*) {
-        return reinterpret_cast<const oc_device_api*>(memory);
-      },
+      [](uint32_t, const oc_host_api*) { return reinterpret_cast<const oc_device_api*>(memory); },
       "old");
   ASSERT_TRUE(leaf.ok()) << leaf.status();
   auto slice = SliceOf(*leaf);
@@ -156,9 +154,8 @@ TEST(Versions, ANewPluginWorksWithThisHost) {
   } table = {*Full(), nullptr};
   table.api.struct_size = sizeof(table);
   table.api.abi_version = OC_DEVICE_ABI_VERSION_OF(OC_DEVICE_ABI_MAJOR, OC_DEVICE_ABI_MINOR);
-  auto leaf =
-      LeafOfTable([](uint32_t, const oc_host_api*) -> const oc_device_api* { return &table.api; },
-                  "new");
+  auto leaf = LeafOfTable(
+      [](uint32_t, const oc_host_api*) -> const oc_device_api* { return &table.api; }, "new");
   ASSERT_TRUE(leaf.ok()) << leaf.status();
   auto slice = SliceOf(*leaf);
   ASSERT_TRUE(slice.ok()) << slice.status();

@@ -1,0 +1,90 @@
+// One job on unlike devices with memories of their own: the example plugin beside the cpu.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "openclaw/graph/models/models.h"
+#include "openclaw/runtime/data/synthetic.h"
+#include "openclaw/runtime/pipeline.h"
+
+namespace oc {
+namespace {
+
+constexpr int64_t kSteps = 12;
+
+class MixedDevicesTest : public ::testing::Test {
+ protected:
+  void Train(std::vector<ClusterEntry> entries, int depth, int replicas,
+             std::vector<double>& losses) {
+    DiscoverOptions options;
+    options.config = {.entries = std::move(entries), .plugins = {PLAIN_PLUGIN}};
+    auto cluster = Cluster::Discover(options);
+    ASSERT_TRUE(cluster.ok()) << cluster.status();
+    auto model = models::Mlp({.input = {8, 8, 1}, .hidden = {48, 32}});
+    ASSERT_TRUE(model.ok()) << model.status();
+    auto pipeline = ElasticPipeline::Create(
+        *model, *cluster,
+        HybridOptimizer(Sgd{.lr = 0.05, .momentum = 0.9, .nesterov = true}, {.clip_norm = 2}),
+        {.micro_batch = 8,
+         .global_batch = 32,
+         .pipeline_depth = depth,
+         .data_parallel = replicas,
+         .profile_seconds = 0.02});
+    ASSERT_TRUE(pipeline.ok()) << pipeline.status();
+    auto batches = (*pipeline)->UseData(*data_, kSteps);
+    ASSERT_TRUE(batches.ok()) << batches.status();
+    for (const Batch& batch : *batches) {
+      auto step = (*pipeline)->Step(batch);
+      ASSERT_TRUE(step.ok()) << step.status();
+      losses.push_back(step->loss);
+    }
+    auto evaluated = (*pipeline)->Evaluate(*data_);
+    ASSERT_TRUE(evaluated.ok()) << evaluated.status();
+    losses.push_back(evaluated->loss);
+  }
+  void ExpectSameCurve(std::vector<ClusterEntry> entries, int depth, int replicas) {
+    std::vector<double> one, other;
+    Train({{.device = "cpu"}}, 1, 1, one);
+    Train(std::move(entries), depth, replicas, other);
+    ASSERT_EQ(one.size(), static_cast<size_t>(kSteps + 1));
+    ASSERT_EQ(other.size(), one.size());
+    for (size_t i = 0; i < one.size(); ++i) EXPECT_NEAR(other[i], one[i], 1e-5 * one[i]) << i;
+    EXPECT_LT(one.back(), 0.7 * one.front());
+  }
+
+  std::unique_ptr<Dataset> data_ = MakeSyntheticImages({.size = 90, .height = 8, .width = 8});
+};
+
+TEST_F(MixedDevicesTest, PipelineOverCpuAndPlugin) {
+  ExpectSameCurve({{.device = "cpu", .cores = 1}, {.device = "plain"}}, 2, 1);
+}
+TEST_F(MixedDevicesTest, PipelineOverPluginAndCpu) {
+  ExpectSameCurve({{.device = "plain"}, {.device = "cpu", .cores = 1}}, 2, 1);
+}
+TEST_F(MixedDevicesTest, ReplicasOnCpuAndPlugin) {
+  ExpectSameCurve({{.device = "cpu", .cores = 1}, {.device = "plain"}}, 1, 2);
+}
+TEST_F(MixedDevicesTest, PluginsAlone) {
+  ExpectSameCurve({{.device = "plain"}, {.device = "plain"}}, 2, 1);
+}
+
+TEST_F(MixedDevicesTest, AnOpThatADeviceLacksIsAnErrorThatNamesBoth) {
+  DiscoverOptions options;
+  options.config = {.entries = {{.device = "plain"}}, .plugins = {PLAIN_PLUGIN}};
+  auto cluster = Cluster::Discover(options);
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  auto model = models::LeNet({});
+  ASSERT_TRUE(model.ok());
+  const Status status = ElasticPipeline::Create(*model, *cluster, Sgd{}, {}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(status.message()),
+              ::testing::AllOf(::testing::HasSubstr("conv2d"), ::testing::HasSubstr("plain")));
+}
+
+TEST_F(MixedDevicesTest, APluginTwiceIsRefused) {
+  const Status status = LeavesWithPlugins({PLAIN_PLUGIN, PLAIN_PLUGIN}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("'plain' already"));
+}
+
+}  // namespace
+}  // namespace oc
