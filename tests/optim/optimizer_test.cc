@@ -11,6 +11,7 @@
 #include <map>
 
 #include "openclaw/core/rng.h"
+#include "openclaw/devices/export.h"
 #include "openclaw/devices/reference/reference.h"
 #include "openclaw/graph/autodiff.h"
 #include "openclaw/graph/builder.h"
@@ -88,7 +89,7 @@ class Updater {
     auto update = optimizer.BuildUpdate(joint);
     OC_CHECK(update.ok(), update.status().ToString());
     update_ = *std::move(update);
-    auto slice = test::FirstSlice(ReferenceLeaf());
+    auto slice = test::FirstSlice(ThroughTable<&DiscoverReference>("reference"));
     OC_CHECK(slice.ok(), slice.status().ToString());
     slice_ = *std::move(slice);
     variables = test::InitialValues(update_, /*seed=*/7);
@@ -341,7 +342,7 @@ TEST(TrainingLoop, MicroBatchesEqualAPlainLoopOverTheGlobalBatch) {
   const Sgd sgd = {.lr = 0.05, .momentum = 0.5};
   Updater updater(sgd, joint);
   PlainSgd plain(sgd);
-  auto slice = test::FirstSlice(ReferenceLeaf());
+  auto slice = test::FirstSlice(ThroughTable<&DiscoverReference>("reference"));
   ASSERT_TRUE(slice.ok()) << slice.status();
   Vectors p = {{"w", updater.Get("w")}, {"b", updater.Get("b")}};
   const double rows = kMicroBatches * kRows;

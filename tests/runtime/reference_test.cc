@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "openclaw/devices/export.h"
 #include "openclaw/devices/reference/reference.h"
 #include "openclaw/graph/models/models.h"
 #include "openclaw/runtime/data/synthetic.h"
@@ -23,7 +24,7 @@ struct Trained {
 
 class ReferenceTest : public ::testing::Test {
  protected:
-  void SetUp() override { registry_.Add(ReferenceLeaf()); }
+  void SetUp() override { registry_.Add(ThroughTable<&DiscoverReference>("reference")); }
 
   void Open(int depth, int replicas) {
     auto cluster = Cluster::Discover({.vcus = depth * replicas, .registry = &registry_});
