@@ -56,7 +56,7 @@ printf "$(cat labels.esc)" > labels.idx
 cat > gpt.yaml <<'END'
 model: {name: gpt2, layers: 2, width: 16, heads: 2, context: 16}
 data: {format: text, train: [text.txt], validation: [validation.txt]}
-train: {steps: 8, micro_batch: 4, seed: 3, evaluate_every: 4, deterministic: true}
+train: {steps: 8, micro_batch: 4, seed: 3, evaluate_every: 4}
 optimizer: {name: adamw, lr: 3.0e-3, clip_norm: 1.0}
 comm_options: {gradient_accumulation: 2, pipeline_depth: 2}
 parallel: {data_parallel: 1, schedule: 1f1b, recompute: none, stages: [transformer.h.0]}
