@@ -5,7 +5,7 @@ set -euo pipefail
 
 packages=(
   # the compiler and its tools
-  cmake g++ ninja-build ccache clang-format
+  cmake g++ ninja-build ccache clang-format abigail-tools
   # libraries
   libopenmpi-dev openmpi-bin libdnnl-dev libprotobuf-dev protobuf-compiler libabsl-dev libboost-dev
   libyaml-cpp-dev nlohmann-json3-dev libcli11-dev libspdlog-dev libhwloc-dev zlib1g-dev
