@@ -34,7 +34,7 @@ cat <<END
 The run's files are in $run_dir:
   config.yaml     the experiment, every key written out
   plan.json       stages, shares, schedule, and what was predicted before the first step
-  metrics.jsonl   one line a step; the last one is the summary
+  metrics.jsonl   a line every log.every steps; the last one is the summary
   tensorboard/    the same for TensorBoard
   checkpoints/    weights and training state (safetensors and a manifest)
 Next: build/bin/ocl plan $config --svg plan.svg    draws the timeline
