@@ -39,7 +39,7 @@ T Sized() {
 // A call's code and message as a status.
 class Answer {
  public:
-  oc_error* operator&() { return &error_; }  // NOLINT: reads like the pointer that it is
+  oc_error* out() { return &error_; }
   Status Of(int32_t code) const {
     if (code == OC_OK) return OkStatus();
     const std::string message(error_.message, strnlen(error_.message, sizeof(error_.message)));
@@ -212,7 +212,7 @@ class PluginEvent : public Event {
   }
   Status Wait(double timeout_seconds) override {
     Answer answer;
-    return answer.Of(api_.event_wait(event_, timeout_seconds, &answer));
+    return answer.Of(api_.event_wait(event_, timeout_seconds, answer.out()));
   }
   oc_event* get() const { return event_; }
 
@@ -237,35 +237,35 @@ class PluginQueue : public Queue {
     return answer.Of(api_.enqueue(queue_, static_cast<PluginOp&>(op).get(), ranges_.data(),
                                   static_cast<int32_t>(inputs.size()),
                                   ranges_.data() + inputs.size(),
-                                  static_cast<int32_t>(outputs.size()), &work, &answer));
+                                  static_cast<int32_t>(outputs.size()), &work, answer.out()));
   }
   Status CopyFromHost(BufferRange to, std::span<const std::byte> from) override {
     to.bytes = static_cast<int64_t>(from.size());
     const oc_range range = ToC(to);
     Answer answer;
-    return answer.Of(api_.copy_from_host(queue_, &range,
-                                         reinterpret_cast<const uint8_t*>(from.data()), &answer));
+    return answer.Of(api_.copy_from_host(
+        queue_, &range, reinterpret_cast<const uint8_t*>(from.data()), answer.out()));
   }
   Status CopyToHost(std::span<std::byte> to, BufferRange from) override {
     from.bytes = static_cast<int64_t>(to.size());
     const oc_range range = ToC(from);
     Answer answer;
     return answer.Of(
-        api_.copy_to_host(queue_, reinterpret_cast<uint8_t*>(to.data()), &range, &answer));
+        api_.copy_to_host(queue_, reinterpret_cast<uint8_t*>(to.data()), &range, answer.out()));
   }
   Status Copy(BufferRange to, BufferRange from) override {
     to.bytes = from.bytes;
     const oc_range target = ToC(to), source = ToC(from);
     Answer answer;
-    return answer.Of(api_.copy(queue_, &target, &source, &answer));
+    return answer.Of(api_.copy(queue_, &target, &source, answer.out()));
   }
   Status Record(Event& event) override {
     Answer answer;
-    return answer.Of(api_.record(queue_, static_cast<PluginEvent&>(event).get(), &answer));
+    return answer.Of(api_.record(queue_, static_cast<PluginEvent&>(event).get(), answer.out()));
   }
   Status WaitFor(Event& event) override {
     Answer answer;
-    return answer.Of(api_.wait_for(queue_, static_cast<PluginEvent&>(event).get(), &answer));
+    return answer.Of(api_.wait_for(queue_, static_cast<PluginEvent&>(event).get(), answer.out()));
   }
 
  private:
@@ -280,7 +280,7 @@ class PluginSlice : public Slice {
     std::unique_ptr<PluginSlice> slice(new PluginSlice(api, handle));
     oc_slice_info info = Sized<oc_slice_info>();
     Answer answer;
-    OC_RETURN_IF_ERROR(answer.Of(api.slice_info(handle, &info, &answer)));
+    OC_RETURN_IF_ERROR(answer.Of(api.slice_info(handle, &info, answer.out())));
     slice->kind_ = Text(info.kind);
     // The weaker of the two is what holds.
     slice->enforcement_ =
@@ -302,19 +302,19 @@ class PluginSlice : public Slice {
   StatusOr<std::unique_ptr<Buffer>> Allocate(int64_t bytes) override {
     oc_buffer* buffer = nullptr;
     Answer answer;
-    OC_RETURN_IF_ERROR(answer.Of(api_.allocate(slice_, bytes, &buffer, &answer)));
+    OC_RETURN_IF_ERROR(answer.Of(api_.allocate(slice_, bytes, &buffer, answer.out())));
     return std::unique_ptr<Buffer>(std::make_unique<PluginBuffer>(api_, buffer, bytes));
   }
   StatusOr<std::unique_ptr<Queue>> CreateQueue(const std::string& name) override {
     oc_queue* queue = nullptr;
     Answer answer;
-    OC_RETURN_IF_ERROR(answer.Of(api_.create_queue(slice_, name.c_str(), &queue, &answer)));
+    OC_RETURN_IF_ERROR(answer.Of(api_.create_queue(slice_, name.c_str(), &queue, answer.out())));
     return std::unique_ptr<Queue>(std::make_unique<PluginQueue>(api_, queue));
   }
   StatusOr<std::unique_ptr<Event>> CreateEvent() override {
     oc_event* event = nullptr;
     Answer answer;
-    OC_RETURN_IF_ERROR(answer.Of(api_.create_event(slice_, &event, &answer)));
+    OC_RETURN_IF_ERROR(answer.Of(api_.create_event(slice_, &event, answer.out())));
     return std::unique_ptr<Event>(std::make_unique<PluginEvent>(api_, event));
   }
   StatusOr<std::unique_ptr<PreparedOp>> Prepare(const OpRequest& request) override {
@@ -322,7 +322,7 @@ class PluginSlice : public Slice {
     oc_op* op = nullptr;
     oc_op_info info = Sized<oc_op_info>();
     Answer answer;
-    OC_RETURN_IF_ERROR(answer.Of(api_.prepare(slice_, c.get(), &op, &info, &answer)));
+    OC_RETURN_IF_ERROR(answer.Of(api_.prepare(slice_, c.get(), &op, &info, answer.out())));
     auto prepared = std::make_unique<PluginOp>(api_, op, info);
     for (size_t i = 0; i < request.inputs.size(); ++i) {
       if (info.input_layouts != nullptr && info.input_layouts[i] != OC_LAYOUT_PLAIN) {
@@ -336,7 +336,7 @@ class PluginSlice : public Slice {
     const CRequest c(request);
     oc_op_support s = Sized<oc_op_support>();
     Answer answer;
-    OC_RETURN_IF_ERROR(answer.Of(api_.support(slice_, c.get(), &s, &answer)));
+    OC_RETURN_IF_ERROR(answer.Of(api_.support(slice_, c.get(), &s, answer.out())));
     if (s.support != OC_SUPPORT_NO && s.support != OC_SUPPORT_YES) {
       return Internal("plugin ", api_.leaf, ": support of ", ToString(request),
                       " was answered neither yes nor no");
@@ -375,10 +375,10 @@ class PluginDevice : public Device {
   static StatusOr<std::unique_ptr<Device>> Open(const oc_device_api& api, int32_t index) {
     oc_device* handle = nullptr;
     Answer answer;
-    OC_RETURN_IF_ERROR(answer.Of(api.open(index, &handle, &answer)));
+    OC_RETURN_IF_ERROR(answer.Of(api.open(index, &handle, answer.out())));
     std::unique_ptr<PluginDevice> device(new PluginDevice(api, handle));
     oc_device_info info = Sized<oc_device_info>();
-    OC_RETURN_IF_ERROR(answer.Of(api.device_info(handle, &info, &answer)));
+    OC_RETURN_IF_ERROR(answer.Of(api.device_info(handle, &info, answer.out())));
     device->info_ = {.name = Text(info.name),
                      .leaf = api.leaf,
                      .model = Text(info.model),
@@ -398,7 +398,7 @@ class PluginDevice : public Device {
     o.memory_bytes = options.memory_bytes;
     oc_slice* slice = nullptr;
     Answer answer;
-    OC_RETURN_IF_ERROR(answer.Of(api_.create_slice(device_, &o, &slice, &answer)));
+    OC_RETURN_IF_ERROR(answer.Of(api_.create_slice(device_, &o, &slice, answer.out())));
     return PluginSlice::Create(api_, slice);
   }
 
@@ -414,8 +414,8 @@ StatusOr<std::vector<std::unique_ptr<Device>>> Discover(const oc_device_api& api
                                                         const std::string& origin) {
   int32_t count = 0;
   Answer answer;
-  OC_RETURN_IF_ERROR(
-      Annotate(answer.Of(api.count(&count, &answer)), absl::StrCat("devices of plugin ", origin)));
+  OC_RETURN_IF_ERROR(Annotate(answer.Of(api.count(&count, answer.out())),
+                              absl::StrCat("devices of plugin ", origin)));
   std::vector<std::unique_ptr<Device>> devices;
   for (int32_t i = 0; i < count; ++i) {
     auto device = PluginDevice::Open(api, i);
@@ -493,7 +493,7 @@ StatusOr<oc_device_query_function> OpenLibrary(const std::string& path) {
     OC_RETURN_IF_ERROR(CheckTable(api, path));
     int32_t count = 0;
     Answer answer;
-    return answer.Of(api->count(&count, &answer));
+    return answer.Of(api->count(&count, answer.out()));
   };
   const Status status = attempt();
   const std::string message = status.ok() ? "+" : absl::StrCat("-", std::string(status.message()));
