@@ -61,13 +61,13 @@ class PlanTest : public ::testing::Test {
     return std::fabs(a - b) / std::max(1e-12, std::fabs(a));
   }
 
-  // Losses within 1e-5 over the first 10 steps and within 1e-3 over all.
+  // Losses within 1e-5 over the first 10 steps and within LONG_TOLERANCE, 1e-3, over all.
   static void ExpectSameCurve(const Outcome& a, const Outcome& b, const std::string& what) {
     const auto& x = a.series.at("loss");
     const auto& y = b.series.at("loss");
     ASSERT_EQ(x.size(), y.size()) << what;
     for (size_t i = 0; i < x.size(); ++i) {
-      EXPECT_LE(Relative(x[i], y[i]), i < 10 ? 1e-5 : 1e-3) << what << " step " << i + 1;
+      EXPECT_LE(Relative(x[i], y[i]), i < 10 ? 1e-5 : LONG_TOLERANCE) << what << " step " << i + 1;
     }
     EXPECT_EQ(a.series.at("count"), b.series.at("count")) << what;
     EXPECT_LE(Relative(a.series.at("valid")[0], b.series.at("valid")[0]), 5e-3) << what;
