@@ -90,6 +90,8 @@ struct ClusterEntry {
   std::string device;        // cpu, reference, ...
   int cores = 0;             // 0: an even share
   int64_t memory_bytes = 0;  // 0: an even share of what is free
+  // What only this kind of device takes; in YAML a map under the device's name.
+  std::map<std::string, std::string> options;
 };
 struct ClusterConfig {
   std::string file;                   // a cluster file; empty with entries or for auto

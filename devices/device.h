@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -90,6 +91,8 @@ struct SliceOptions {
   int threads = 1;           // of a device that computes with threads
   std::vector<int> cores;    // logical processors to pin them to; empty: not pinned
   int64_t memory_bytes = 0;  // budget; Allocate beyond it is kResourceExhausted
+  // The device's own; CreateSlice is kInvalidArgument for a key or a value that it does not know.
+  std::map<std::string, std::string> options;
 };
 
 struct OpSupport {

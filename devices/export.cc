@@ -162,10 +162,17 @@ int32_t GetDeviceInfo(oc_device* d, oc_device_info* out, oc_error*) {
 }
 
 int32_t CreateSlice(oc_device* d, const oc_slice_options* o, oc_slice** out, oc_error* error) {
-  auto slice =
-      From(d)->device->CreateSlice({.threads = o->compute_units,
-                                    .cores = std::vector<int>(o->cores, o->cores + o->num_cores),
-                                    .memory_bytes = o->memory_bytes});
+  SliceOptions options{.threads = o->compute_units,
+                       .cores = std::vector<int>(o->cores, o->cores + o->num_cores),
+                       .memory_bytes = o->memory_bytes};
+  for (const oc_extension* e = o->next; e != nullptr; e = e->next) {
+    if (e->id != OC_EXT_OPTIONS) continue;
+    const auto* own = reinterpret_cast<const oc_options_extension*>(e);
+    for (int32_t i = 0; i < own->num_options; ++i) {
+      options.options[own->options[i].key] = own->options[i].value;
+    }
+  }
+  auto slice = From(d)->device->CreateSlice(options);
   if (!slice.ok()) return Give(slice.status(), error);
   auto handle = std::make_unique<SliceHandle>();
   handle->slice = std::move(slice).value();
@@ -331,6 +338,8 @@ oc_device_api TableWithoutDevices(const char* leaf) {
   oc_device_api t{};
   t.struct_size = sizeof(t);
   t.abi_version = OC_DEVICE_ABI_VERSION;
+  static constexpr oc_extension kTakesOptions = {sizeof(oc_extension), OC_EXT_OPTIONS, nullptr};
+  t.next = &kTakesOptions;  // each device checks its own
   t.leaf = leaf;
   t.version = OC_VERSION;
   t.close = Close;

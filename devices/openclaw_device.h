@@ -71,6 +71,26 @@ typedef struct oc_extension {
   const struct oc_extension* next;
 } oc_extension;
 
+/* Ids of extensions. */
+enum { OC_EXT_OPTIONS = 1 };
+
+/* Frozen. */
+typedef struct oc_option {
+  const char* key;
+  const char* value;
+} oc_option;
+
+/* OC_EXT_OPTIONS on oc_slice_options.next: options of the device's own, as texts, no key twice. The
+ * host passes them only to a plugin whose table says that it takes them, with an oc_extension of
+ * the same id on oc_device_api.next. create_slice answers OC_INVALID_ARGUMENT to a key or a value
+ * that it does not know, and names it. Pointers are valid during the call. */
+typedef struct oc_options_extension {
+  oc_extension extension;
+  int32_t num_options;
+  int32_t reserved;
+  const oc_option* options;
+} oc_options_extension;
+
 /* Elements. A type unknown to the reader is known by its size in bits at least. */
 enum {
   OC_F32 = 1,

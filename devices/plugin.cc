@@ -370,6 +370,13 @@ class PluginSlice : public Slice {
   std::vector<DType> dtypes_;
 };
 
+bool TakesOptions(const oc_device_api& api) {
+  for (const oc_extension* e = api.next; e != nullptr; e = e->next) {
+    if (e->id == OC_EXT_OPTIONS) return true;
+  }
+  return false;
+}
+
 class PluginDevice : public Device {
  public:
   static StatusOr<std::unique_ptr<Device>> Open(const oc_device_api& api, int32_t index) {
@@ -396,6 +403,17 @@ class PluginDevice : public Device {
     o.num_cores = static_cast<int32_t>(cores.size());
     o.cores = cores.data();
     o.memory_bytes = options.memory_bytes;
+    std::vector<oc_option> list;
+    for (const auto& [key, value] : options.options) list.push_back({key.c_str(), value.c_str()});
+    const oc_options_extension own = {
+        {sizeof(own), OC_EXT_OPTIONS, nullptr}, static_cast<int32_t>(list.size()), 0, list.data()};
+    if (!list.empty()) {
+      if (!TakesOptions(api_)) {
+        return InvalidArgument("slice of ", info_.name, ": a device of leaf ", info_.leaf,
+                               " takes no options, '", list[0].key, "' was given");
+      }
+      o.next = &own.extension;
+    }
     oc_slice* slice = nullptr;
     Answer answer;
     OC_RETURN_IF_ERROR(answer.Of(api_.create_slice(device_, &o, &slice, answer.out())));

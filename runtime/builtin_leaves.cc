@@ -2,6 +2,7 @@
 #include "openclaw/devices/cpu/cpu.h"
 #include "openclaw/devices/export.h"
 #include "openclaw/devices/reference/reference.h"
+#include "openclaw/devices/sim/sim.h"
 #include "openclaw/runtime/cluster.h"
 
 namespace oc {
@@ -12,12 +13,17 @@ StatusOr<std::vector<std::unique_ptr<Device>>> DiscoverCpusWithReference() {
   return DiscoverCpus(ReferenceKernels());
 }
 
+StatusOr<std::vector<std::unique_ptr<Device>>> DiscoverSimWithReference() {
+  return DiscoverSim({ReferenceKernels()});
+}
+
 }  // namespace
 
 DeviceRegistry BuiltinLeaves() {
   DeviceRegistry registry;
   registry.Add(ThroughTable<&DiscoverCpusWithReference>("cpu"));
   registry.Add(ThroughTable<&DiscoverReference>("reference"));
+  registry.Add(ThroughTable<&DiscoverSimWithReference>("sim"));
   return registry;
 }
 

@@ -29,6 +29,7 @@ struct Wanted {
   std::string device;
   int cores = 0;
   int64_t memory_bytes = 0;
+  std::map<std::string, std::string> options;
 };
 
 StatusOr<int64_t> MemoryFor(const Wanted& w, const DeviceInfo& info, int sharers) {
@@ -93,7 +94,7 @@ StatusOr<std::vector<Wanted>> WantedOnHost(const DiscoverOptions& options, const
   std::vector<Wanted> wanted;
   const bool alone = job.world_size() == 1;
   for (const ClusterEntry& e : options.config.entries) {
-    wanted.push_back({e.device, e.cores, e.memory_bytes});
+    wanted.push_back({e.device, e.cores, e.memory_bytes, e.options});
   }
   if (alone && !wanted.empty()) return wanted;
   if (!alone) {
@@ -197,9 +198,15 @@ StatusOr<Cluster> Cluster::Discover(const DiscoverOptions& options) {
     if (job.world_size() > 1 && static_cast<int>(i) != job.local_rank()) continue;
     OC_ASSIGN_OR_RETURN(const int64_t memory, MemoryFor(wanted[i], info, sharers[&device]));
     const std::vector<int> pinned = TakeCores(info, first, cores);
-    OC_ASSIGN_OR_RETURN(
-        auto slice,
-        device.CreateSlice({.threads = cores, .cores = pinned, .memory_bytes = memory + kReserve}));
+    auto made = device.CreateSlice({.threads = cores,
+                                    .cores = pinned,
+                                    .memory_bytes = memory + kReserve,
+                                    .options = wanted[i].options});
+    if (!made.ok()) {
+      const size_t entries = std::max<size_t>(1, options.config.entries.size());
+      return Annotate(made.status(), absl::StrCat("cluster.", i % entries));
+    }
+    std::unique_ptr<Slice> slice = *std::move(made);
     mine.push_back({.name = absl::StrCat(wanted[i].device, ":", job.rank(), ".", mine.size()),
                     .device = wanted[i].device,
                     .kind = slice->kind(),

@@ -57,11 +57,12 @@ struct VcuState {
   std::vector<CommandState> commands;
   std::vector<std::vector<PreparedCall>> segments;
   std::map<std::string, std::unique_ptr<PreparedOp>> prepared;  // by cost key
-  std::vector<std::unique_ptr<Queue>> queues;                   // per lane
-  std::vector<std::unique_ptr<Event>> events;
   std::vector<std::vector<std::byte>> staging;  // per lane: where memory is not the host's
   std::vector<std::vector<std::byte>> scratch;  // the same, of collectives
-  std::vector<std::unique_ptr<Group>> groups;   // by group id; null where not a member
+  // Per lane. Behind all that their work uses: it ends when they go, also after a timeout.
+  std::vector<std::unique_ptr<Queue>> queues;
+  std::vector<std::unique_ptr<Event>> events;
+  std::vector<std::unique_ptr<Group>> groups;  // by group id; null where not a member
   std::vector<std::thread> threads;
 };
 
@@ -96,7 +97,7 @@ class StepExecutor : public Executor {
   StatusOr<std::span<std::byte>> HostBytes(VcuState& v, int lane, const Range& range, bool read);
   Status WriteBack(VcuState& v, int lane, const Range& range, std::span<std::byte> bytes);
   Status Synchronize(VcuState& v, int lane);
-  void Fail(const Status& status);
+  void Fail(const Status& status, CommandKind kind);
   bool failed() const { return failed_.load(std::memory_order_acquire); }
 
   const Program& program_;
@@ -108,7 +109,9 @@ class StepExecutor : public Executor {
   std::atomic<bool> stop_{false};
   std::atomic<bool> failed_{false};
   mutable std::mutex mutex_;
-  Status status_;  // guarded by mutex_
+  // Guarded by mutex_.
+  Status status_;
+  bool computed_ = false;  // status_ is of a computation
 };
 
 Status StepExecutor::Add(Vcu& vcu) {
@@ -233,11 +236,12 @@ void StepExecutor::LaneLoop(VcuState& v, int lane) {
         state.end_nanos = NowNanos();
         if (!status.ok()) {
           const Command& c = v.program->commands[index];
-          Fail(Annotate(
-              status,
-              absl::StrCat(
-                  "VCU ", v.program->name, ", ", Name(c.kind), " ", c.name,
-                  c.micro_batch == kNone ? "" : absl::StrCat(" of micro-batch ", c.micro_batch))));
+          Fail(Annotate(status,
+                        absl::StrCat("VCU ", v.program->name, ", ", Name(c.kind), " ", c.name,
+                                     c.micro_batch == kNone
+                                         ? ""
+                                         : absl::StrCat(" of micro-batch ", c.micro_batch))),
+               c.kind);
         }
       }
       state.done.store(round, std::memory_order_release);
@@ -247,10 +251,16 @@ void StepExecutor::LaneLoop(VcuState& v, int lane) {
   }
 }
 
-void StepExecutor::Fail(const Status& status) {
+void StepExecutor::Fail(const Status& status, CommandKind kind) {
   {
+    // A peer that waits may give up before the computation that it waits for does. What ended a
+    // computation is never a consequence: it is told instead.
     std::lock_guard<std::mutex> lock(mutex_);
-    if (status_.ok()) status_ = status;
+    const bool computed = kind == CommandKind::kCompute;
+    if (status_.ok() || (computed && !computed_)) {
+      status_ = status;
+      computed_ = computed;
+    }
   }
   failed_.store(true, std::memory_order_release);
   for (auto& v : vcus_) {

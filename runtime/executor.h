@@ -61,7 +61,8 @@ class Executor {
 
   // One step on all VCUs of this process. Blocks until every command has ended; one thread at a
   // time. The first error of any lane ends all others (transports are aborted) and is returned,
-  // naming VCU and command; the executor is then of no further use.
+  // naming VCU and command (where a computation failed too, that instead of a transfer's error);
+  // the executor is then of no further use.
   virtual Status Run(StepHost& host) = 0;
 
   // Of the last step. `vcu`: index in the cluster, of this process.

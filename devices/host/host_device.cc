@@ -172,35 +172,12 @@ class HostSlice : public Slice {
     size_t most = most_operands_.load();
     while (most < operands && !most_operands_.compare_exchange_weak(most, operands)) {
     }
-    Status last = Unimplemented("no kernel");
-    for (const auto& registry : device_.kernels) {
-      const KernelEntry* entry = registry->Find(request.def->name);
-      if (entry == nullptr || (request.accumulate & ~entry->accumulable) != 0) continue;
-      auto kernel = entry->create(request, options_.threads);
-      if (kernel.ok()) return std::unique_ptr<PreparedOp>(std::move(kernel).value());
-      if (!absl::IsUnimplemented(kernel.status())) {
-        return Annotate(kernel.status(),
-                        absl::StrCat("prepare ", ToString(request), " on ", kind()));
-      }
-      last = kernel.status();
-    }
-    return Unimplemented("op ", ToString(request), " on ", kind(), ": ", last.message());
+    OC_ASSIGN_OR_RETURN(auto kernel,
+                        CreateKernel(device_.kernels, request, options_.threads, kind()));
+    return std::unique_ptr<PreparedOp>(std::move(kernel));
   }
   StatusOr<OpSupport> Support(const OpRequest& request) override {
-    for (const auto& registry : device_.kernels) {
-      const KernelEntry* entry = registry->Find(request.def->name);
-      // Only the kernel that would run anyway: a slower one that can accumulate is no gain.
-      if (entry != nullptr && (request.accumulate & ~entry->accumulable) != 0) {
-        return OpSupport{.reason = "the kernel does not add to its output"};
-      }
-      if (entry != nullptr) break;
-    }
-    const auto op = Prepare(request);
-    if (op.ok()) return OpSupport{.supported = true};
-    if (absl::IsUnimplemented(op.status())) {
-      return OpSupport{.reason = std::string(op.status().message())};
-    }
-    return op.status();
+    return KernelSupport(device_.kernels, request, options_.threads, kind());
   }
   std::span<std::byte> HostView(BufferRange range) override {
     return {Address(range), static_cast<size_t>(range.bytes)};
@@ -225,6 +202,11 @@ class HostDevice : public Device {
     if (options.threads < 1) {
       return InvalidArgument("slice of ", options_.info.name, ": ", options.threads, " threads");
     }
+    if (!options.options.empty()) {
+      return InvalidArgument("slice of ", options_.info.name, ": a device of leaf ",
+                             options_.info.leaf, " takes no options, '",
+                             options.options.begin()->first, "' was given");
+    }
     return std::unique_ptr<Slice>(std::make_unique<HostSlice>(options_, options));
   }
 
@@ -246,6 +228,41 @@ class FunctionKernel : public HostKernel {
 };
 
 }  // namespace
+
+StatusOr<std::unique_ptr<HostKernel>> CreateKernel(const KernelRegistries& registries,
+                                                   const OpRequest& request, int threads,
+                                                   const std::string& where) {
+  Status last = Unimplemented("no kernel");
+  for (const auto& registry : registries) {
+    const KernelEntry* entry = registry->Find(request.def->name);
+    if (entry == nullptr || (request.accumulate & ~entry->accumulable) != 0) continue;
+    auto kernel = entry->create(request, threads);
+    if (kernel.ok()) return kernel;
+    if (!absl::IsUnimplemented(kernel.status())) {
+      return Annotate(kernel.status(), absl::StrCat("prepare ", ToString(request), " on ", where));
+    }
+    last = kernel.status();
+  }
+  return Unimplemented("op ", ToString(request), " on ", where, ": ", last.message());
+}
+
+StatusOr<OpSupport> KernelSupport(const KernelRegistries& registries, const OpRequest& request,
+                                  int threads, const std::string& where) {
+  for (const auto& registry : registries) {
+    const KernelEntry* entry = registry->Find(request.def->name);
+    // Only the kernel that would run anyway: a slower one that can accumulate is no gain.
+    if (entry != nullptr && (request.accumulate & ~entry->accumulable) != 0) {
+      return OpSupport{.reason = "the kernel does not add to its output"};
+    }
+    if (entry != nullptr) break;
+  }
+  const auto kernel = CreateKernel(registries, request, threads, where);
+  if (kernel.ok()) return OpSupport{.supported = true};
+  if (absl::IsUnimplemented(kernel.status())) {
+    return OpSupport{.reason = std::string(kernel.status().message())};
+  }
+  return kernel.status();
+}
 
 std::unique_ptr<Device> MakeHostDevice(HostDeviceOptions options) {
   return std::make_unique<HostDevice>(std::move(options));

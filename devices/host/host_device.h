@@ -1,4 +1,4 @@
-// A device whose memory is the host's: what the leaves reference, cpu and sim are made of. Work
+// A device whose memory is the host's: what the leaves reference and cpu are made of. Work
 // runs on the thread that enqueues it (and the slice's pool), so a queue is always drained.
 #pragma once
 
@@ -13,7 +13,7 @@ struct HostDeviceOptions {
   DeviceInfo info;
   std::vector<DType> dtypes;
   // Asked in order; an op that the first lacks falls to the next. They must outlive the device.
-  std::vector<std::shared_ptr<const KernelRegistry>> kernels;
+  KernelRegistries kernels;
 };
 
 std::unique_ptr<Device> MakeHostDevice(HostDeviceOptions options);

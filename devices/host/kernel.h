@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "openclaw/devices/device.h"
 #include "openclaw/devices/host/worker_pool.h"
@@ -58,6 +59,16 @@ class KernelRegistry {
  private:
   std::map<std::string, KernelEntry> entries_;
 };
+
+// Asked in order: an op that the first lacks falls to the next.
+using KernelRegistries = std::vector<std::shared_ptr<const KernelRegistry>>;
+// Errors of the factories; kUnimplemented names the op and `where`, the slice's kind.
+StatusOr<std::unique_ptr<HostKernel>> CreateKernel(const KernelRegistries& registries,
+                                                   const OpRequest& request, int threads,
+                                                   const std::string& where);
+// Slice::Support of a device with these kernels.
+StatusOr<OpSupport> KernelSupport(const KernelRegistries& registries, const OpRequest& request,
+                                  int threads, const std::string& where);
 
 // A kernel from a function of (request, args), for ops that need no state and no workspace.
 using KernelFunction = Status (*)(const OpRequest& request, const KernelArgs& args);

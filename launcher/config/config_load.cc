@@ -234,6 +234,24 @@ void ReadParallel(const YamlValue* value, Errors* errors, ParallelConfig* parall
   section.Finish();
 }
 
+// `sim: {speed: 2, dtypes: [f32, i32]}`: texts for the device to check; a list joined by commas.
+void ReadDeviceOptions(const YamlValue& value, Section* section, ClusterEntry* entry) {
+  const auto bad = [&] {
+    section->FailValue(entry->device, value,
+                       "a map of the device's own options, each a value or a list of values");
+  };
+  if (value.kind != YamlValue::Kind::kMap) return bad();
+  for (const YamlEntry& option : value.entries) {
+    const bool list = option.value.kind == YamlValue::Kind::kList;
+    std::vector<std::string> parts;
+    for (const YamlValue& part : list ? option.value.items : std::vector{option.value}) {
+      if (part.kind != YamlValue::Kind::kScalar) return bad();
+      parts.push_back(part.scalar);
+    }
+    entry->options[option.key] = absl::StrJoin(parts, ",");
+  }
+}
+
 void ReadCluster(const YamlValue* value, Errors* errors, ClusterConfig* cluster) {
   if (value == nullptr || value->kind == YamlValue::Kind::kNull || Section::IsAuto(*value)) return;
   if (value->kind == YamlValue::Kind::kScalar && !value->scalar.empty()) {
@@ -252,7 +270,11 @@ void ReadCluster(const YamlValue* value, Errors* errors, ClusterConfig* cluster)
     section.String("device", &entry.device);
     section.Int("cores", 1, kMaxCount, &entry.cores);
     section.Bytes("memory", &entry.memory_bytes);
-    if (section.Raw("device") == nullptr) section.Fail("device", "is missing, such as cpu");
+    if (section.Raw("device") == nullptr) {
+      section.Fail("device", "is missing, such as cpu");
+    } else if (const YamlValue* own = section.Raw(entry.device)) {
+      ReadDeviceOptions(*own, &section, &entry);
+    }
     section.Finish();
     cluster->entries.push_back(std::move(entry));
   }

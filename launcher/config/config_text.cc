@@ -98,6 +98,11 @@ std::string ClusterText(const ClusterConfig& cluster) {
     std::string part = absl::StrCat("{device: ", Text(entry.device));
     if (entry.cores > 0) absl::StrAppend(&part, ", cores: ", entry.cores);
     if (entry.memory_bytes > 0) absl::StrAppend(&part, ", memory: ", entry.memory_bytes);
+    if (!entry.options.empty()) {
+      std::vector<std::string> own;
+      for (const auto& [key, value] : entry.options) own.push_back(Text(key) + ": " + Text(value));
+      absl::StrAppend(&part, ", ", Text(entry.device), ": {", absl::StrJoin(own, ", "), "}");
+    }
     parts.push_back(part + "}");
   }
   return absl::StrCat("[", absl::StrJoin(parts, ", "), "]");

@@ -14,6 +14,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::Pair;
 
 // Every key, line by line, so that messages can be checked for their line.
 constexpr char kFull[] = R"(name: everything
@@ -31,7 +32,7 @@ optimizer:
 precision: {amp_level: O2, dtype: f16}
 comm_options: {gradient_accumulation: 4, allreduce_algorithm: hybrid, pipeline_depth: 2, timeout_seconds: 5}
 parallel: {data_parallel: 2, schedule: 1f1b, recompute: marked, shard: 1, stages: [blocks.1, blocks.2]}
-cluster: [{device: cpu, cores: 1, memory: 4GiB}, {device: opencl, memory: 512MiB}]
+cluster: [{device: cpu, cores: 1, memory: 4GiB}, {device: opencl, memory: 512MiB, opencl: {speed: 2.5, types: [f32, i32]}}]
 checkpoint: {every: 100, keep: 5, resume: none}
 log: {every: 10, tensorboard: false}
 )";
@@ -104,6 +105,9 @@ TEST(Config, ReadsEveryKey) {
   EXPECT_EQ(c.cluster.entries[0].memory_bytes, int64_t{4} << 30);
   EXPECT_EQ(c.cluster.entries[1].device, "opencl");
   EXPECT_EQ(c.cluster.entries[1].memory_bytes, 512 << 20);
+  EXPECT_TRUE(c.cluster.entries[0].options.empty());
+  EXPECT_THAT(c.cluster.entries[1].options,
+              ElementsAre(Pair("speed", "2.5"), Pair("types", "f32,i32")));
   EXPECT_EQ(c.checkpoint.every, 100);
   EXPECT_EQ(c.checkpoint.keep, 5);
   EXPECT_EQ(c.checkpoint.resume, "none");
@@ -207,6 +211,8 @@ TEST(Config, WrongTypesAndRangesNameLineValueAndAllowed) {
   EXPECT_THAT(ErrorOf(Edited("shard: 1", "shard: 4")), HasSubstr("an integer in [0, 3]"));
   EXPECT_THAT(ErrorOf(Edited("4GiB", "4Gig")),
               HasSubstr("x.yaml:16: `cluster.0.memory` is `4Gig`, which must be a memory size"));
+  EXPECT_THAT(ErrorOf(Edited("{speed: 2.5, types: [f32, i32]}", "fast")),
+              HasSubstr("x.yaml:16: `cluster.1.opencl` is `fast`, which must be a map of the "));
   EXPECT_THAT(ErrorOf(Edited("pipeline_depth: 2", "pipeline_depth: two")), HasSubstr("or auto"));
   EXPECT_THAT(ErrorOf(Edited("dropout: 0.1", "dropout: 1.0")), HasSubstr("a number in [0, 1)"));
   EXPECT_THAT(ErrorOf(Edited("data: {format: text", "data: {format: csv")),
@@ -279,6 +285,8 @@ TEST(Config, CanonicalTextReadsBackEqual) {
              "optimizer.lr=0.1234567890123456789", "train.seed=18446744073709551615"}),
       Small({"model={preset: llama-7b, context: 64}", "cluster=\"auto\"", "optimizer.clip_norm=2"}),
       Small({"model={graph: m.oc}", "cluster=[{device: cpu}]"}),
+      Small({"cluster=[{device: sim, sim: {speed: 2, latency_us: 1e3, name: 'a, b'}}]",
+             "cluster.0.sim.speed=0.5"}),
   };
   for (const StatusOr<ExperimentConfig>& config : configs) {
     ASSERT_TRUE(config.ok()) << config.status();

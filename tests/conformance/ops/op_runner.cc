@@ -29,13 +29,19 @@ StatusOr<Operand> Place(Slice& slice, Queue& queue, int64_t bytes, int64_t misal
   return operand;
 }
 
+Status Synchronize(Queue& queue, Event& event) {
+  OC_RETURN_IF_ERROR(queue.Record(event));
+  return event.Wait(60);
+}
+
 // kInternal where bytes changed outside of `written` (all of the operand's range, or nothing of
 // it).
-Status CheckUntouched(Queue& queue, const Operand& operand, bool written, const std::string& what,
-                      std::vector<std::byte>* after) {
+Status CheckUntouched(Queue& queue, Event& event, const Operand& operand, bool written,
+                      const std::string& what, std::vector<std::byte>* after) {
   after->resize(operand.before.size());
   OC_RETURN_IF_ERROR(queue.CopyToHost(
       *after, {operand.buffer.get(), 0, static_cast<int64_t>(operand.before.size())}));
+  OC_RETURN_IF_ERROR(Synchronize(queue, event));
   const auto begin = static_cast<size_t>(operand.range.offset);
   const size_t end = begin + static_cast<size_t>(operand.range.bytes);
   for (size_t i = 0; i < after->size(); ++i) {
@@ -79,14 +85,16 @@ StatusOr<std::vector<Tensor>> OpRunner::Run(const std::string& op, const Attribu
   }
   OC_ASSIGN_OR_RETURN(std::unique_ptr<PreparedOp> prepared, slice_.Prepare(request));
   if (implementation != nullptr) *implementation = prepared->implementation();
-  OC_ASSIGN_OR_RETURN(std::unique_ptr<Queue> queue, slice_.CreateQueue("compute"));
-  OC_ASSIGN_OR_RETURN(std::unique_ptr<Event> done, slice_.CreateEvent());
 
   const auto misaligned = [&](const TensorType& type) {
     const int64_t size = SizeInBytes(type.dtype);
     return options.misalign / size * size;
   };
   std::vector<Operand> operands;  // inputs, then the outputs that have memory of their own
+  Operand workspace;
+  // Before the operands on the way out: what is enqueued uses them.
+  OC_ASSIGN_OR_RETURN(std::unique_ptr<Queue> queue, slice_.CreateQueue("compute"));
+  OC_ASSIGN_OR_RETURN(std::unique_ptr<Event> done, slice_.CreateEvent());
   std::vector<BufferRange> in, out;
   for (const Tensor& t : inputs) {
     OC_ASSIGN_OR_RETURN(Operand o,
@@ -118,22 +126,21 @@ StatusOr<std::vector<Tensor>> OpRunner::Run(const std::string& op, const Attribu
     written.push_back(true);
     out.push_back(operands.back().range);
   }
-  OC_ASSIGN_OR_RETURN(Operand workspace, Place(slice_, *queue, prepared->workspace_bytes(), 0, {}));
+  OC_ASSIGN_OR_RETURN(workspace, Place(slice_, *queue, prepared->workspace_bytes(), 0, {}));
   OC_RETURN_IF_ERROR(queue->Enqueue(*prepared, in, out, workspace.range));
-  OC_RETURN_IF_ERROR(queue->Record(*done));
-  OC_RETURN_IF_ERROR(done->Wait(60));
+  OC_RETURN_IF_ERROR(Synchronize(*queue, *done));
 
   std::vector<std::vector<std::byte>> after(operands.size());
   for (size_t i = 0; i < operands.size(); ++i) {
     const bool is_input = i < inputs.size();
     OC_RETURN_IF_ERROR(CheckUntouched(
-        *queue, operands[i], written[i],
+        *queue, *done, operands[i], written[i],
         absl::StrCat(op, is_input ? " input " : " output ", is_input ? i : i - inputs.size()),
         &after[i]));
   }
   std::vector<std::byte> scratch;
   OC_RETURN_IF_ERROR(
-      CheckUntouched(*queue, workspace, true, absl::StrCat(op, " workspace"), &scratch));
+      CheckUntouched(*queue, *done, workspace, true, absl::StrCat(op, " workspace"), &scratch));
   for (size_t i = 0; i < request.outputs.size(); ++i) {
     results.emplace_back(request.outputs[i]);
     const bool is_opaque = (def.opaque_outputs >> i & 1) != 0;

@@ -126,6 +126,51 @@ TEST(Plugin, AnErrorOfTheWorkComesWithTheEvent) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("label 7 of row 0"));
 }
 
+// ---- Options ----
+
+TEST(Options, APluginThatTakesNoneIsNotHandedAny) {
+  auto leaf = LoadPlugin(PLAIN_PLUGIN);
+  ASSERT_TRUE(leaf.ok()) << leaf.status();
+  const Status status = SliceOf(*leaf, {.options = {{"speed", "2"}}}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("leaf plain takes no options"), HasSubstr("'speed'")));
+}
+
+// A leaf of the tree gets them and checks them itself.
+TEST(Options, ADeviceThatKnowsNoneRefusesThem) {
+  const Status status =
+      SliceOf(ThroughTable<&DiscoverReference>("reference"), {.options = {{"colour", "red"}}})
+          .status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("reference:0"), HasSubstr("'colour'")));
+}
+
+std::vector<std::string> seen_options;
+
+// A plugin in C reads them from the extension, whatever stands before it in the chain.
+TEST(Options, ComeAsAnExtension) {
+  static oc_device_api table = *ExportTable<&DiscoverReference>("reference", OC_DEVICE_ABI_VERSION);
+  static constexpr oc_extension takes = {sizeof(oc_extension), OC_EXT_OPTIONS, nullptr};
+  static constexpr oc_extension other = {sizeof(oc_extension), 0x123456789, &takes};
+  table.next = &other;
+  table.create_slice = [](oc_device*, const oc_slice_options* o, oc_slice**, oc_error*) -> int32_t {
+    const auto* own = reinterpret_cast<const oc_options_extension*>(o->next);
+    if (own == nullptr || own->extension.id != OC_EXT_OPTIONS) return OC_INTERNAL;
+    for (int32_t i = 0; i < own->num_options; ++i) {
+      seen_options.push_back(absl::StrCat(own->options[i].key, "=", own->options[i].value));
+    }
+    return OC_CANCELLED;
+  };
+  auto leaf = LeafOfTable(
+      [](uint32_t, const oc_host_api*) -> const oc_device_api* { return &table; }, "own");
+  ASSERT_TRUE(leaf.ok()) << leaf.status();
+  EXPECT_EQ(SliceOf(*leaf, {.options = {{"b", ""}, {"a", "1, 2"}}}).status().code(),
+            absl::StatusCode::kCancelled);
+  EXPECT_THAT(seen_options, ::testing::ElementsAre("a=1, 2", "b="));
+}
+
 // ---- Old and new ----
 
 const oc_device_api* Full() { return ExportTable<&DiscoverReference>("reference", 0); }
