@@ -31,22 +31,26 @@ StatusOr<Operand> Place(Slice& slice, Queue& queue, int64_t bytes, int64_t misal
 
 // kInternal where bytes changed outside of `written` (all of the operand's range, or nothing of
 // it).
-Status CheckUntouched(Queue& queue, const Operand& operand, bool written, const std::string& what,
-                      std::vector<std::byte>* after) {
-  after->resize(operand.before.size());
-  OC_RETURN_IF_ERROR(queue.CopyToHost(
-      *after, {operand.buffer.get(), 0, static_cast<int64_t>(operand.before.size())}));
+Status CheckUntouched(const Operand& operand, bool written, const std::string& what,
+                      const std::vector<std::byte>& after) {
   const auto begin = static_cast<size_t>(operand.range.offset);
   const size_t end = begin + static_cast<size_t>(operand.range.bytes);
-  for (size_t i = 0; i < after->size(); ++i) {
+  for (size_t i = 0; i < after.size(); ++i) {
     if (written && i >= begin && i < end) continue;
-    if ((*after)[i] == operand.before[i]) continue;
+    if (after[i] == operand.before[i]) continue;
     if (i >= begin && i < end)
       return Internal(what, ": the kernel changed byte ", i - begin, " of it");
     return Internal(what, ": the kernel wrote ", i < begin ? begin - i : i - end + 1, " bytes ",
                     i < begin ? "before" : "beyond", " it");
   }
   return OkStatus();
+}
+
+// Enqueues the transfer of the whole buffer to `after`.
+Status Fetch(Queue& queue, const Operand& operand, std::vector<std::byte>* after) {
+  after->resize(operand.before.size());
+  return queue.CopyToHost(*after,
+                          {operand.buffer.get(), 0, static_cast<int64_t>(operand.before.size())});
 }
 
 // The input whose memory output i takes, or -1.
@@ -124,16 +128,21 @@ StatusOr<std::vector<Tensor>> OpRunner::Run(const std::string& op, const Attribu
   OC_RETURN_IF_ERROR(done->Wait(60));
 
   std::vector<std::vector<std::byte>> after(operands.size());
+  std::vector<std::byte> scratch;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    OC_RETURN_IF_ERROR(Fetch(*queue, operands[i], &after[i]));
+  }
+  OC_RETURN_IF_ERROR(Fetch(*queue, workspace, &scratch));
+  OC_RETURN_IF_ERROR(queue->Record(*done));
+  OC_RETURN_IF_ERROR(done->Wait(60));
   for (size_t i = 0; i < operands.size(); ++i) {
     const bool is_input = i < inputs.size();
     OC_RETURN_IF_ERROR(CheckUntouched(
-        *queue, operands[i], written[i],
+        operands[i], written[i],
         absl::StrCat(op, is_input ? " input " : " output ", is_input ? i : i - inputs.size()),
-        &after[i]));
+        after[i]));
   }
-  std::vector<std::byte> scratch;
-  OC_RETURN_IF_ERROR(
-      CheckUntouched(*queue, workspace, true, absl::StrCat(op, " workspace"), &scratch));
+  OC_RETURN_IF_ERROR(CheckUntouched(workspace, true, absl::StrCat(op, " workspace"), scratch));
   for (size_t i = 0; i < request.outputs.size(); ++i) {
     results.emplace_back(request.outputs[i]);
     const bool is_opaque = (def.opaque_outputs >> i & 1) != 0;
