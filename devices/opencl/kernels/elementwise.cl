@@ -5,16 +5,16 @@ float sigmoid(float x) { return 1.0f / (1.0f + exp(-x)); }
 #define GELU_ROOT 0.7978845608028654f
 #define GELU_CUBE 0.044715f
 float gelu_exact(float x) { return 0.5f * x * erfc(-x * M_SQRT1_2_F); }
-float gelu_tanh(float x) {
-  return 0.5f * x * (1.0f + tanh(GELU_ROOT * (x + GELU_CUBE * x * x * x)));
-}
+// 0.5 (1 + tanh(u)) = sigmoid(2u), which cancels nowhere.
+float gelu_gate(float x) { return sigmoid(2.0f * GELU_ROOT * (x + GELU_CUBE * x * x * x)); }
+float gelu_tanh(float x) { return x * gelu_gate(x); }
 float gelu_exact_slope(float x) {
   return 0.5f * erfc(-x * M_SQRT1_2_F) + x * exp(-0.5f * x * x) * 0.3989422804014327f;
 }
 float gelu_tanh_slope(float x) {
-  const float t = tanh(GELU_ROOT * (x + GELU_CUBE * x * x * x));
-  return 0.5f * (1.0f + t) +
-         0.5f * x * (1.0f - t * t) * GELU_ROOT * (1.0f + 3.0f * GELU_CUBE * x * x);
+  const float s = gelu_gate(x);
+  const float slope = 2.0f * GELU_ROOT * (1.0f + 3.0f * GELU_CUBE * x * x);
+  return s * (1.0f + x * (1.0f - s) * slope);
 }
 float silu_slope(float x) {
   const float s = sigmoid(x);

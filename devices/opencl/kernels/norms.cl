@@ -49,29 +49,30 @@ __kernel void norm_grad(ARG(float, dy), ARG(float, x), ARG(float, gamma), ARG(fl
   USE(float, means);
   USE(float, rstds);
   USE(float, dx);
-  __local float scratch[ROW];
+  __local acc scratch[ROW];
   const idx row = (idx)get_group_id(0), lid = (idx)get_local_id(0), at = row * columns;
+  // Of few columns nearly all of g goes: what is left is as good as the sums are.
 #ifdef CENTRED
-  const float mean = means[row];
+  const acc mean = means[row];
 #else
-  const float mean = 0;
+  const acc mean = 0;
 #endif
-  const float rstd = rstds[row];
-  float sum_g = 0, sum_gx = 0;
+  const acc rstd = rstds[row];
+  acc sum_g = 0, sum_gx = 0;
   for (idx c = lid; c < columns; c += ROW) {
-    const float g = WITH_GAMMA(dy[at + c], c);
+    const acc g = WITH_GAMMA((acc)dy[at + c], c);
     sum_g += g;
     sum_gx += g * (x[at + c] - mean) * rstd;
   }
 #ifdef CENTRED
-  const float mean_g = group_sum(sum_g, scratch) / columns;
+  const acc mean_g = group_sum_acc(sum_g, scratch) / columns;
 #else
-  const float mean_g = 0;
+  const acc mean_g = 0;
 #endif
-  const float mean_gx = group_sum(sum_gx, scratch) / columns;
+  const acc mean_gx = group_sum_acc(sum_gx, scratch) / columns;
   for (idx c = lid; c < columns; c += ROW) {
-    const float g = WITH_GAMMA(dy[at + c], c);
-    dx[at + c] = rstd * (g - mean_g - (x[at + c] - mean) * rstd * mean_gx);
+    const acc g = WITH_GAMMA((acc)dy[at + c], c);
+    dx[at + c] = (float)(rstd * (g - mean_g - (x[at + c] - mean) * rstd * mean_gx));
   }
 }
 

@@ -3,6 +3,14 @@ typedef OC_IDX idx;
 typedef OC_IDX8 idx8;
 #define ROW 64
 
+// What sums that cancel are carried in: double where the device has it.
+#ifdef cl_khr_fp64
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+typedef double acc;
+#else
+typedef float acc;
+#endif
+
 // An operand: a buffer and a byte offset, which USE turns into a pointer.
 #define ARG(T, name) __global uchar *name##_base, long name##_offset
 #define USE(T, name) __global T *name = (__global T *)(name##_base + name##_offset)
@@ -17,6 +25,19 @@ float group_sum(float value, __local float *scratch) {
     barrier(CLK_LOCAL_MEM_FENCE);
   }
   const float sum = scratch[0];
+  barrier(CLK_LOCAL_MEM_FENCE);
+  return sum;
+}
+
+acc group_sum_acc(acc value, __local acc *scratch) {
+  const int lid = (int)get_local_id(0);
+  scratch[lid] = value;
+  barrier(CLK_LOCAL_MEM_FENCE);
+  for (int half_width = ROW / 2; half_width > 0; half_width /= 2) {
+    if (lid < half_width) scratch[lid] += scratch[lid + half_width];
+    barrier(CLK_LOCAL_MEM_FENCE);
+  }
+  const acc sum = scratch[0];
   barrier(CLK_LOCAL_MEM_FENCE);
   return sum;
 }
