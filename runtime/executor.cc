@@ -57,11 +57,12 @@ struct VcuState {
   std::vector<CommandState> commands;
   std::vector<std::vector<PreparedCall>> segments;
   std::map<std::string, std::unique_ptr<PreparedOp>> prepared;  // by cost key
-  std::vector<std::unique_ptr<Queue>> queues;                   // per lane
-  std::vector<std::unique_ptr<Event>> events;
+  // Before the queues, whose transfers may be pending when they go.
   std::vector<std::vector<std::byte>> staging;  // per lane: where memory is not the host's
   std::vector<std::vector<std::byte>> scratch;  // the same, of collectives
-  std::vector<std::unique_ptr<Group>> groups;   // by group id; null where not a member
+  std::vector<std::unique_ptr<Queue>> queues;   // per lane
+  std::vector<std::unique_ptr<Event>> events;
+  std::vector<std::unique_ptr<Group>> groups;  // by group id; null where not a member
   std::vector<std::thread> threads;
 };
 

@@ -63,8 +63,10 @@ int64_t TotalBytes(const Candidate& c) {
   return total;
 }
 
-// Small floats of both signs; integers zero, which every op takes as an index or a label.
-Status Fill(Slice& slice, Queue& queue, const BufferRange& range, DType dtype) {
+// Small floats of both signs; integers zero, which every op takes as an index or a label. Ends when
+// the device has taken them: the values are gone then.
+Status Fill(Queue& queue, Event& event, const BufferRange& range, DType dtype,
+            double timeout_seconds) {
   std::vector<std::byte> values(static_cast<size_t>(range.bytes));
   const int64_t n = range.bytes * 8 / SizeInBits(dtype);
   const Philox rng(7);
@@ -80,7 +82,9 @@ Status Fill(Slice& slice, Queue& queue, const BufferRange& range, DType dtype) {
       std::memcpy(values.data() + at, values.data(), std::min(block, values.size() - at));
     }
   }
-  return queue.CopyFromHost(range, values);
+  OC_RETURN_IF_ERROR(queue.CopyFromHost(range, values));
+  OC_RETURN_IF_ERROR(queue.Record(event));
+  return event.Wait(timeout_seconds);
 }
 
 OpRequest ToOpRequest(const CostRequest& r) {
@@ -158,8 +162,8 @@ StatusOr<CostTable> MeasureCosts(Slice& slice, const std::vector<CostRequest>& r
   OC_ASSIGN_OR_RETURN(auto event, slice.CreateEvent());
   Placer placer(*buffer);
   // The last round's data of the whole ring is what the next reads: fill once.
-  OC_RETURN_IF_ERROR(
-      Fill(slice, *queue, {buffer.get(), 0, buffer->bytes() / 64 * 64}, DType::kF32));
+  OC_RETURN_IF_ERROR(Fill(*queue, *event, {buffer.get(), 0, buffer->bytes() / 64 * 64}, DType::kF32,
+                          options.timeout_seconds));
   const BufferRange* handed = nullptr;
   for (Candidate& c : candidates) {
     for (const TensorType& t : c.request->inputs) {
@@ -186,7 +190,7 @@ StatusOr<CostTable> MeasureCosts(Slice& slice, const std::vector<CostRequest>& r
       for (size_t i = 0; i < c.inputs.size(); ++i) {
         const DType dtype = c.request->inputs[i].dtype;
         if (IsFloat(dtype) && !(c.request->inputs[i].shape.rank() == 0)) continue;
-        OC_RETURN_IF_ERROR(Fill(slice, *queue, c.inputs[i], dtype));
+        OC_RETURN_IF_ERROR(Fill(*queue, *event, c.inputs[i], dtype, options.timeout_seconds));
       }
       const double begin = NowSeconds();
       OC_RETURN_IF_ERROR(Annotate(queue->Enqueue(*c.op, c.inputs, c.outputs, c.workspace),

@@ -112,13 +112,13 @@ class OpenClDevice : public Device {
  public:
   OpenClDevice(cl_device_id device, const std::string& name)
       : device_(device),
-        info_{.name = name,
-              .leaf = "opencl",
-              .model = ModelOf(device),
-              .threads = std::max(1, static_cast<int>(Get<cl_uint>(
-                                         device, CL_DEVICE_MAX_COMPUTE_UNITS))),
-              .memory_bytes =
-                  static_cast<int64_t>(Get<cl_ulong>(device, CL_DEVICE_GLOBAL_MEM_SIZE))},
+        info_{
+            .name = name,
+            .leaf = "opencl",
+            .model = ModelOf(device),
+            .threads =
+                std::max(1, static_cast<int>(Get<cl_uint>(device, CL_DEVICE_MAX_COMPUTE_UNITS))),
+            .memory_bytes = static_cast<int64_t>(Get<cl_ulong>(device, CL_DEVICE_GLOBAL_MEM_SIZE))},
         units_(std::make_shared<Units>(info_.threads)) {}
 
   const DeviceInfo& info() const override { return info_; }
@@ -153,7 +153,8 @@ class OpenClDevice : public Device {
         static_cast<int64_t>(Get<cl_ulong>(device, CL_DEVICE_MAX_MEM_ALLOC_SIZE));
     parts.scratch_align =
         std::max<int64_t>(64, Get<cl_uint>(device, CL_DEVICE_MEM_BASE_ADDR_ALIGN) / 8);
-    parts.limits.local_bytes = static_cast<int64_t>(Get<cl_ulong>(device, CL_DEVICE_LOCAL_MEM_SIZE));
+    parts.limits.local_bytes =
+        static_cast<int64_t>(Get<cl_ulong>(device, CL_DEVICE_LOCAL_MEM_SIZE));
     cl_int code = CL_SUCCESS;
     parts.context = ClContext(clCreateContext(nullptr, 1, &device, nullptr, nullptr, &code));
     OC_RETURN_IF_ERROR(ToStatus(code, "clCreateContext", parts.where));
@@ -176,8 +177,8 @@ StatusOr<std::vector<cl_device_id>> UsableDevices() {
                               "pocl-opencl-icd), for another device its vendor's driver");
   }
   std::vector<cl_platform_id> platforms(count);
-  OC_RETURN_IF_ERROR(ToStatus(clGetPlatformIDs(count, platforms.data(), nullptr),
-                              "clGetPlatformIDs", "opencl"));
+  OC_RETURN_IF_ERROR(
+      ToStatus(clGetPlatformIDs(count, platforms.data(), nullptr), "clGetPlatformIDs", "opencl"));
   std::vector<cl_device_id> usable;
   for (cl_platform_id platform : platforms) {
     cl_uint n = 0;
@@ -205,8 +206,7 @@ StatusOr<std::vector<std::unique_ptr<Device>>> Discover() {
   });
   std::vector<std::unique_ptr<Device>> devices;
   for (cl_device_id d : usable) {
-    devices.push_back(
-        std::make_unique<OpenClDevice>(d, absl::StrCat("opencl:", devices.size())));
+    devices.push_back(std::make_unique<OpenClDevice>(d, absl::StrCat("opencl:", devices.size())));
   }
   return devices;
 }

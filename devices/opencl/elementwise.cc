@@ -100,11 +100,14 @@ Status Cast(const OpRequest& r, const Limits&, OpPlan& plan) {
 }  // namespace
 
 #define OC_UNARY_(name, expression) \
-  registry[name] = {[](const OpRequest& r, const Limits&, OpPlan& p) { return Unary(r, p, expression); }}
+  registry[name] = {                \
+      [](const OpRequest& r, const Limits&, OpPlan& p) { return Unary(r, p, expression); }}
 #define OC_BINARY_(name, expression) \
-  registry[name] = {[](const OpRequest& r, const Limits&, OpPlan& p) { return Binary(r, p, expression); }}
+  registry[name] = {                 \
+      [](const OpRequest& r, const Limits&, OpPlan& p) { return Binary(r, p, expression); }}
 #define OC_SLOPE_(name, expression) \
-  registry[name] = {[](const OpRequest& r, const Limits&, OpPlan& p) { return Slope(r, p, expression); }}
+  registry[name] = {                \
+      [](const OpRequest& r, const Limits&, OpPlan& p) { return Slope(r, p, expression); }}
 
 void RegisterElementwise(PlanRegistry& registry) {
   OC_BINARY_("add", "a + b");

@@ -86,7 +86,8 @@ struct Part {
 std::vector<Part> PartsOf(const Sizes& s) {
   constexpr int64_t kMostFloats = int64_t{8} << 20;
   const int64_t an_image = std::max<int64_t>(1, s.pixels() * s.patch());
-  const int64_t images = std::clamp<int64_t>(kMostFloats / an_image, 1, std::max<int64_t>(1, s.batch));
+  const int64_t images =
+      std::clamp<int64_t>(kMostFloats / an_image, 1, std::max<int64_t>(1, s.batch));
   std::vector<Part> parts;
   for (int64_t first = 0; first < s.batch; first += images) {
     parts.push_back({first, std::min(images, s.batch - first)});

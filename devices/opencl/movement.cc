@@ -97,9 +97,9 @@ Status Slice(const OpRequest& r, const Limits&, OpPlan& plan) {
   const int axis = Axis(r);
   const Shape& x = r.inputs[0].shape;
   const int64_t step = StepSize(x, axis), width = r.outputs[0].shape[axis].size() * step;
-  CopyRows(r, plan, 0,
-           {StepsBefore(x, axis), width, x[axis].size() * step, r.attrs.Int("begin") * step, width,
-            0});
+  CopyRows(
+      r, plan, 0,
+      {StepsBefore(x, axis), width, x[axis].size() * step, r.attrs.Int("begin") * step, width, 0});
   return OkStatus();
 }
 
@@ -113,9 +113,9 @@ Status Pad(const OpRequest& r, const Limits&, OpPlan& plan) {
       .Out(0)
       .Int(y.num_elements())
       .Items(y.num_elements());
-  CopyRows(r, plan, 0,
-           {StepsBefore(x, axis), width, width, 0, y[axis].size() * step,
-            r.attrs.Int("before") * step});
+  CopyRows(
+      r, plan, 0,
+      {StepsBefore(x, axis), width, width, 0, y[axis].size() * step, r.attrs.Int("before") * step});
   return OkStatus();
 }
 

@@ -99,8 +99,8 @@ Status RmsNormGradInput(const OpRequest& r, const Limits&, OpPlan& plan) {
 Status RmsNormGradWeight(const OpRequest& r, const Limits&, OpPlan& plan) {
   OC_RETURN_IF_ERROR(WantAllF32(r));
   const Rows rows(r.inputs[0].shape);
-  AddColumnSums(plan, rows.count, rows.columns, {In(0), In(1), {}, In(2)},
-                {"a[i] * b[i] * s[r]"}, {Out(0)}, 1, r.accumulate);
+  AddColumnSums(plan, rows.count, rows.columns, {In(0), In(1), {}, In(2)}, {"a[i] * b[i] * s[r]"},
+                {Out(0)}, 1, r.accumulate);
   return OkStatus();
 }
 

@@ -55,8 +55,8 @@ OpenClOp::OpenClOp(const OpenClSlice& slice, const OpRequest& request, OpPlan pl
       plan_(std::move(plan)),
       workspace_bytes_(plan_.workspace_bytes()) {
   if (plan_.check_what().empty()) return;
-  check_ = std::make_shared<const DataCheck>(DataCheck{
-      slice.NextCheckCode(), request.def->name, plan_.check_what(), plan_.check_range()});
+  check_ = std::make_shared<const DataCheck>(
+      DataCheck{slice.NextCheckCode(), request.def->name, plan_.check_what(), plan_.check_range()});
 }
 
 StatusOr<std::unique_ptr<PreparedOp>> OpenClOp::Create(const OpenClSlice& slice,
@@ -84,11 +84,11 @@ Status OpenClOp::SizeScratch(const ProductStep& p) {
   cl_command_queue queue = slice_.setup_queue();
   size_t bytes = 0;
   // With offsets that are not zero, so that no shortcut is taken that needs aligned ones.
-  OC_RETURN_IF_ERROR(ProductStatus(
-      CLBlastSGemmTempBufferSize(CLBlastLayoutRowMajor, TransposeOf(p.transpose_a),
-                                 TransposeOf(p.transpose_b), p.m, p.n, p.k, 1, p.lda, 1, p.ldb, 1,
-                                 p.ldc, &queue, &bytes),
-      where_));
+  OC_RETURN_IF_ERROR(
+      ProductStatus(CLBlastSGemmTempBufferSize(CLBlastLayoutRowMajor, TransposeOf(p.transpose_a),
+                                               TransposeOf(p.transpose_b), p.m, p.n, p.k, 1, p.lda,
+                                               1, p.ldb, 1, p.ldc, &queue, &bytes),
+                    where_));
   scratch_bytes_ = std::max(scratch_bytes_, static_cast<int64_t>(bytes));
   return OkStatus();
 }
@@ -125,8 +125,7 @@ Status OpenClOp::RunKernel(const KernelStep& step, cl_kernel kernel, const Call&
   const size_t items = static_cast<size_t>(step.groups()) * width;
   return ToStatus(clEnqueueNDRangeKernel(call.queue.get(), kernel, 1, nullptr, &items, &width, 0,
                                          nullptr, nullptr),
-                  "clEnqueueNDRangeKernel",
-                  absl::StrCat("kernel ", step.kernel(), ", ", where_));
+                  "clEnqueueNDRangeKernel", absl::StrCat("kernel ", step.kernel(), ", ", where_));
 }
 
 Status OpenClOp::RunProduct(const ProductStep& p, const Call& call) const {
@@ -135,9 +134,8 @@ Status OpenClOp::RunProduct(const ProductStep& p, const Call& call) const {
   if (scratch_bytes_ > 0) {
     const Place work = Locate(call.workspace, plan_.workspace_bytes());
     const int64_t align = slice_.scratch_align();
-    const cl_buffer_region region = {
-        static_cast<size_t>((work.offset + align - 1) / align * align),
-        static_cast<size_t>(scratch_bytes_)};
+    const cl_buffer_region region = {static_cast<size_t>((work.offset + align - 1) / align * align),
+                                     static_cast<size_t>(scratch_bytes_)};
     cl_int code = CL_SUCCESS;
     scratch = ClMemory(clCreateSubBuffer(work.memory, CL_MEM_READ_WRITE,
                                          CL_BUFFER_CREATE_TYPE_REGION, &region, &code));
@@ -149,8 +147,7 @@ Status OpenClOp::RunProduct(const ProductStep& p, const Call& call) const {
       CLBlastSgemmWithTempBuffer(CLBlastLayoutRowMajor, TransposeOf(p.transpose_a),
                                  TransposeOf(p.transpose_b), p.m, p.n, p.k, 1.0f, a.memory,
                                  a.offset / kSize, p.lda, b.memory, b.offset / kSize, p.ldb, p.beta,
-                                 c.memory, c.offset / kSize, p.ldc, &queue, nullptr,
-                                 scratch.get()),
+                                 c.memory, c.offset / kSize, p.ldc, &queue, nullptr, scratch.get()),
       where_);
 }
 

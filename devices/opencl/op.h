@@ -20,9 +20,7 @@ class OpenClOp : public PreparedOp {
                                                       const OpRequest& request, OpPlan plan);
 
   int64_t workspace_bytes() const override { return workspace_bytes_; }
-  const char* implementation() const override {
-    return plan_.products() ? "clblast" : "opencl";
-  }
+  const char* implementation() const override { return plan_.products() ? "clblast" : "opencl"; }
   // Null where the op checks no data.
   const std::shared_ptr<const DataCheck>& check() const { return check_; }
 

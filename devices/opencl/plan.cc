@@ -104,8 +104,7 @@ void AddColumnSums(OpPlan& plan, int64_t rows, int64_t columns, const std::vecto
   for (size_t i = 0; i < 6; ++i) first.Add(i < inputs.size() ? inputs[i] : Operand{});
   first.Add(partial).Int(rows).Int(columns).Int(chunk).Int(chunks).Items(chunks * columns);
   for (size_t n = 0; n < values.size(); ++n) {
-    const Operand part =
-        Work(partial.offset + static_cast<int64_t>(n) * chunks * columns * 4);
+    const Operand part = Work(partial.offset + static_cast<int64_t>(n) * chunks * columns * 4);
     plan.Kernel("columns", "final_sums")
         .Define("VALUE0", "0")
         .Add(part)

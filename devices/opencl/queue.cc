@@ -137,8 +137,8 @@ StatusOr<std::unique_ptr<Queue>> OpenClQueue::Create(const OpenClSlice& slice, s
   queue->queue_ = ClQueue(clCreateCommandQueue(slice.context(), slice.device(), 0, &code));
   OC_RETURN_IF_ERROR(ToStatus(code, "clCreateCommandQueue", queue->where_));
   cl_int none[4] = {0, 0, 0, 0};
-  queue->flags_ = ClMemory(clCreateBuffer(
-      slice.context(), CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, sizeof(none), none, &code));
+  queue->flags_ = ClMemory(clCreateBuffer(slice.context(), CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR,
+                                          sizeof(none), none, &code));
   OC_RETURN_IF_ERROR(ToStatus(code, "clCreateBuffer", queue->where_));
   return std::unique_ptr<Queue>(std::move(queue));
 }
@@ -178,11 +178,10 @@ Status OpenClQueue::CopyFromHost(BufferRange to, std::span<const std::byte> from
   if (from.empty()) return OkStatus();
   OC_RETURN_IF_ERROR(Keep(CheckOwn(to)));
   BufferOf(to)->Touch(to.offset + static_cast<int64_t>(from.size()));
-  return Keep(ToStatus(
-      clEnqueueWriteBuffer(queue_.get(), BufferOf(to)->get(), CL_FALSE,
-                           static_cast<size_t>(to.offset), from.size(), from.data(), 0, nullptr,
-                           nullptr),
-      "clEnqueueWriteBuffer", where_));
+  return Keep(ToStatus(clEnqueueWriteBuffer(queue_.get(), BufferOf(to)->get(), CL_FALSE,
+                                            static_cast<size_t>(to.offset), from.size(),
+                                            from.data(), 0, nullptr, nullptr),
+                       "clEnqueueWriteBuffer", where_));
 }
 
 Status OpenClQueue::CopyToHost(std::span<std::byte> to, BufferRange from) {
@@ -199,11 +198,11 @@ Status OpenClQueue::Copy(BufferRange to, BufferRange from) {
   OC_RETURN_IF_ERROR(Keep(CheckOwn(from)));
   OC_RETURN_IF_ERROR(Keep(CheckOwn(to)));
   BufferOf(to)->Touch(to.offset + from.bytes);
-  return Keep(ToStatus(
-      clEnqueueCopyBuffer(queue_.get(), BufferOf(from)->get(), BufferOf(to)->get(),
-                          static_cast<size_t>(from.offset), static_cast<size_t>(to.offset),
-                          static_cast<size_t>(from.bytes), 0, nullptr, nullptr),
-      "clEnqueueCopyBuffer", where_));
+  return Keep(
+      ToStatus(clEnqueueCopyBuffer(queue_.get(), BufferOf(from)->get(), BufferOf(to)->get(),
+                                   static_cast<size_t>(from.offset), static_cast<size_t>(to.offset),
+                                   static_cast<size_t>(from.bytes), 0, nullptr, nullptr),
+               "clEnqueueCopyBuffer", where_));
 }
 
 // The flags are only read where an op that reports was enqueued.
@@ -257,9 +256,8 @@ Status OpenClQueue::WaitFor(Event& event) {
   const ClEvent bridge(clCreateUserEvent(slice_.context(), &code));
   OC_RETURN_IF_ERROR(Keep(ToStatus(code, "clCreateUserEvent", where_)));
   const cl_event wanted = bridge.get();
-  OC_RETURN_IF_ERROR(
-      Keep(ToStatus(clEnqueueBarrierWithWaitList(queue_.get(), 1, &wanted, nullptr),
-                    "clEnqueueBarrierWithWaitList", where_)));
+  OC_RETURN_IF_ERROR(Keep(ToStatus(clEnqueueBarrierWithWaitList(queue_.get(), 1, &wanted, nullptr),
+                                   "clEnqueueBarrierWithWaitList", where_)));
   point->EndLater(wanted);
   waited_.push_back(point);
   return OkStatus();

@@ -20,17 +20,15 @@ Status CheckDTypes(const OpRequest& request) {
 }  // namespace
 
 OpenClSlice::OpenClSlice(SliceParts parts) : parts_(std::move(parts)) {
-  for (const auto add : {RegisterElementwise, RegisterMovement, RegisterReduce, RegisterSoftmax,
-                         RegisterNorms, RegisterSequence, RegisterImages, RegisterProducts,
-                         RegisterUpdates}) {
+  for (const auto add :
+       {RegisterElementwise, RegisterMovement, RegisterReduce, RegisterSoftmax, RegisterNorms,
+        RegisterSequence, RegisterImages, RegisterProducts, RegisterUpdates}) {
     add(plans_);
   }
 }
 OpenClSlice::~OpenClSlice() = default;
 
-std::vector<DType> OpenClSlice::dtypes() const {
-  return {std::begin(kDTypes), std::end(kDTypes)};
-}
+std::vector<DType> OpenClSlice::dtypes() const { return {std::begin(kDTypes), std::end(kDTypes)}; }
 
 StatusOr<std::unique_ptr<Buffer>> OpenClSlice::Allocate(int64_t bytes) {
   const std::string what = absl::StrCat("allocate ", bytes, " bytes on ", where());

@@ -14,12 +14,7 @@ Status WantAllF32(const OpRequest& r) {
 
 Status Accumulate(const OpRequest& r, const Limits&, OpPlan& plan) {
   OC_RETURN_IF_ERROR(WantAllF32(r));
-  plan.Kernel("updates", "accumulate")
-      .In(0)
-      .In(1)
-      .Out(0)
-      .Int(Elements(r))
-      .Items(Elements(r));
+  plan.Kernel("updates", "accumulate").In(0).In(1).Out(0).Int(Elements(r)).Items(Elements(r));
   return OkStatus();
 }
 
