@@ -155,6 +155,7 @@ class OpenClDevice : public Device {
         std::max<int64_t>(64, Get<cl_uint>(device, CL_DEVICE_MEM_BASE_ADDR_ALIGN) / 8);
     parts.limits.local_bytes =
         static_cast<int64_t>(Get<cl_ulong>(device, CL_DEVICE_LOCAL_MEM_SIZE));
+    parts.limits.is_cpu = (Get<cl_device_type>(device, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU) != 0;
     cl_int code = CL_SUCCESS;
     parts.context = ClContext(clCreateContext(nullptr, 1, &device, nullptr, nullptr, &code));
     OC_RETURN_IF_ERROR(ToStatus(code, "clCreateContext", parts.where));

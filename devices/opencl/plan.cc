@@ -9,6 +9,9 @@ namespace {
 // Every product of two indices in a kernel is an idx too: half of the range is left to them.
 constexpr int64_t kNarrow = int64_t{1} << 30;
 
+// Of tiles.cl.
+constexpr int64_t kTileRows = 8, kTileColumns = 32;
+
 }  // namespace
 
 KernelStep& KernelStep::AddScalar(const void* value, size_t size) {
@@ -35,7 +38,7 @@ KernelStep& KernelStep::Ints(const std::vector<int64_t>& values, int64_t rest) {
   return wide_ ? AddScalar(wide, sizeof(wide)) : AddScalar(narrow, sizeof(narrow));
 }
 
-OpPlan::OpPlan(const OpRequest& request) {
+void OpPlan::FindWidth(const OpRequest& request) {
   for (const auto* types : {&request.inputs, &request.outputs}) {
     for (const TensorType& t : *types) wide_ |= t.shape.num_elements() > kNarrow;
   }
@@ -48,8 +51,43 @@ void OpPlan::Product(const ProductStep& p) {
     Kernel("movement", "clear").Add(p.c).Int(p.m).Int(p.n).Int(p.ldc).Items(p.m * p.n);
     return;
   }
+  if (limits_.is_cpu && p.m >= kTileRows && p.n >= kTileColumns) {
+    Tiles(p);
+    return;
+  }
   products_ = true;
   steps_.emplace_back(p);
+}
+
+void OpPlan::Tiles(const ProductStep& p) {
+  const int64_t panels = (p.n + kTileColumns - 1) / kTileColumns;
+  const int64_t blocks = (p.m + kTileRows - 1) / kTileRows;
+  const int64_t floats = panels * kTileColumns * p.k;
+  // The products of a plan follow each other: they share the room.
+  if (packed_floats_ < floats) {
+    packed_ = Reserve(floats);
+    packed_floats_ = floats;
+  }
+  Kernel("tiles", "pack")
+      .Add(p.b)
+      .Add(packed_)
+      .Int(p.n)
+      .Int(p.k)
+      .Int(p.ldb)
+      .Int32(p.transpose_b ? 1 : 0)
+      .Items(panels * p.k);
+  Kernel("tiles", "tile")
+      .Add(p.a)
+      .Add(packed_)
+      .Add(p.c)
+      .Int(p.m)
+      .Int(p.n)
+      .Int(p.k)
+      .Int(p.lda)
+      .Int(p.ldc)
+      .Int32(p.transpose_a ? 1 : 0)
+      .Float(p.beta)
+      .Groups(panels * blocks, 1);
 }
 
 Operand OpPlan::Reserve(int64_t floats) {

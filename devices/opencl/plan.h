@@ -113,15 +113,24 @@ struct ProductStep {
   float beta = 0;
 };
 
+// What a device allows a plan.
+struct Limits {
+  int64_t local_bytes = 0;
+  // A processor: CLBlast's kernels, tuned for accelerators, are several times slower there than
+  // tiles.cl.
+  bool is_cpu = false;
+};
+
 class OpPlan {
  public:
-  explicit OpPlan(const OpRequest& request);
+  OpPlan(const OpRequest& request, const Limits& limits) : limits_(limits) { FindWidth(request); }
 
   KernelStep& Kernel(const std::string& file, const std::string& kernel) {
     steps_.emplace_back(KernelStep(file, kernel, wide_));
     return std::get<KernelStep>(steps_.back());
   }
-  // Nothing where the product is empty; c is cleared (or kept, where beta is 1) where k is 0.
+  // Nothing where the product is empty; c is cleared (or kept, where beta is 1) where k is 0. By
+  // CLBlast, but for products on a processor that fill a tile.
   void Product(const ProductStep& product);
   // Floats of the workspace.
   Operand Reserve(int64_t floats);
@@ -137,16 +146,17 @@ class OpPlan {
   bool products() const { return products_; }
 
  private:
+  void FindWidth(const OpRequest& request);
+  void Tiles(const ProductStep& product);
+
+  Limits limits_;
   bool wide_ = false;
   std::vector<Step> steps_;
   int64_t workspace_ = 0;
+  Operand packed_;  // of Tiles
+  int64_t packed_floats_ = 0;
   std::string what_, range_;
   bool products_ = false;
-};
-
-// What a device allows a plan.
-struct Limits {
-  int64_t local_bytes = 0;
 };
 
 // kUnimplemented where the variant is missing.

@@ -137,7 +137,8 @@ Status AttentionGrad(const OpRequest& r, const Limits& limits, OpPlan& plan) {
   const auto begin = [&](const char* kernel) -> KernelStep& {
     return plan.Kernel("sequence", kernel).In(0).In(1).In(3).Add(delta).Out(0);
   };
-  s.AddTo(begin("attention_grad_queries").LocalFloats(s.time)).Groups(queries, kRow);
+  s.AddTo(begin("attention_grad_queries").LocalFloats(s.time).LocalFloats(s.time))
+      .Groups(queries, kRow);
   s.AddTo(begin("attention_grad_keys").LocalFloats(s.time).LocalFloats(s.time))
       .Groups(s.batch * s.layout.kv_heads * s.time, kRow);
   return OkStatus();

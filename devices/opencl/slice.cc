@@ -78,7 +78,7 @@ StatusOr<OpPlan> OpenClSlice::Plan(const OpRequest& request) const {
   if ((request.accumulate & ~entry->second.accumulable) != 0) {
     return Unimplemented(what, ": the kernel does not add to its output");
   }
-  OpPlan plan(request);
+  OpPlan plan(request, parts_.limits);
   OC_RETURN_IF_ERROR(Annotate(entry->second.plan(request, parts_.limits, plan), what));
   return plan;
 }

@@ -85,8 +85,11 @@ __kernel void rope(ARG(float, x), ARG(float, y), idx rows, idx time, idx turning
 #endif
 
 float dot_of(__global const float *a, __global const float *b, idx n) {
-  float sum = 0;
-  for (idx i = 0; i < n; ++i) sum += a[i] * b[i];
+  float4 sums = 0;
+  idx i = 0;
+  for (; i + 4 <= n; i += 4) sums += vload4(0, a + i) * vload4(0, b + i);
+  float sum = (sums.x + sums.y) + (sums.z + sums.w);
+  for (; i < n; ++i) sum += a[i] * b[i];
   return sum;
 }
 
@@ -126,11 +129,11 @@ __kernel void attention(ARG(float, qkv), ARG(float, y), ARG(float, lse), __local
   if (lid == 0) lse[group] = row_lse;
 }
 
-// A group a query: its gradient, and delta = the sum over keys of p * dp.
+// A group a query: its gradient, and delta = the sum over keys of p * dp. p, ds: time floats.
 __kernel void attention_grad_queries(ARG(float, dy), ARG(float, qkv), ARG(float, lse),
-                                     ARG(float, delta), ARG(float, dqkv), __local float *ds,
-                                     idx time, idx heads, idx kv_heads, idx width, float scale,
-                                     idx causal) {
+                                     ARG(float, delta), ARG(float, dqkv), __local float *p,
+                                     __local float *ds, idx time, idx heads, idx kv_heads,
+                                     idx width, float scale, idx causal) {
   USE(float, dy);
   USE(float, qkv);
   USE(float, lse);
@@ -142,14 +145,12 @@ __kernel void attention_grad_queries(ARG(float, dy), ARG(float, qkv), ARG(float,
   const float row_lse = lse[group];
   float sum = 0;
   for (idx k = lid; k < keys; k += ROW) {
-    const float p = exp(scale * dot_of(q, first_k + k * packed, width) - row_lse);
-    sum += p * dot_of(dy_row, first_v + k * packed, width);
+    p[k] = exp(scale * dot_of(q, first_k + k * packed, width) - row_lse);
+    ds[k] = dot_of(dy_row, first_v + k * packed, width);
+    sum += p[k] * ds[k];
   }
   sum = group_sum(sum, scratch);
-  for (idx k = lid; k < keys; k += ROW) {
-    const float p = exp(scale * dot_of(q, first_k + k * packed, width) - row_lse);
-    ds[k] = p * (dot_of(dy_row, first_v + k * packed, width) - sum);
-  }
+  for (idx k = lid; k < keys; k += ROW) ds[k] = p[k] * (ds[k] - sum);
   barrier(CLK_LOCAL_MEM_FENCE);
   for (idx d = lid; d < width; d += ROW) {
     float value = 0;

@@ -130,8 +130,8 @@ TEST_F(OpenClTest, AProductOverwritesItsOutput) {
             OkStatus());
   const std::vector<BufferRange> in = {{buffer->get(), 0, a}, {buffer->get(), a, b}};
   const std::vector<BufferRange> out = {{buffer->get(), a + b, c}};
-  EXPECT_EQ(
-      (*queue)->Enqueue(**op, in, out, {work->get(), 0, (*op)->workspace_bytes()}), OkStatus());
+  EXPECT_EQ((*queue)->Enqueue(**op, in, out, {work->get(), 0, (*op)->workspace_bytes()}),
+            OkStatus());
   EXPECT_THAT(Read(*slice_, **queue, out[0]), Each(33.0f));
 }
 
@@ -174,8 +174,8 @@ TEST_F(OpenClTest, AWaitEndsAtItsTimeout) {
               EXPECT_EQ((*never)->Wait(0.05).code(), absl::StatusCode::kDeadlineExceeded);
             }),
             2);
-  LongWork work(*slice_,
-                Request("matmul", {{DType::kF32, {512, 512}}, {DType::kF32, {512, 512}}}), 20);
+  LongWork work(*slice_, Request("matmul", {{DType::kF32, {512, 512}}, {DType::kF32, {512, 512}}}),
+                20);
   Event& done = work.Record();
   EXPECT_FALSE(done.Ready());
   EXPECT_EQ(done.Wait(0.001).code(), absl::StatusCode::kDeadlineExceeded);
@@ -186,8 +186,8 @@ TEST_F(OpenClTest, AWaitEndsAtItsTimeout) {
 // Also where the other queue is of another slice, which shares nothing with this one.
 TEST_F(OpenClTest, AQueueWaitsForAnEventOfAnother) {
   auto other = MakeSlice({.threads = 1});
-  LongWork work(*slice_,
-                Request("matmul", {{DType::kF32, {512, 512}}, {DType::kF32, {512, 512}}}), 10);
+  LongWork work(*slice_, Request("matmul", {{DType::kF32, {512, 512}}, {DType::kF32, {512, 512}}}),
+                10);
   const float seven = 7;
   EXPECT_EQ(work.queue().CopyFromHost(work.first_float(), std::as_bytes(std::span(&seven, 1))),
             OkStatus());
@@ -209,8 +209,7 @@ TEST_F(OpenClTest, AQueueWaitsForAnEventOfAnother) {
 }
 
 TEST_F(OpenClTest, BadDataIsTheEventsStatusAndThatOfWhatWaits) {
-  auto op = slice_->Prepare(
-      Request("cross_entropy", {{DType::kF32, {3, 4}}, {DType::kI32, {3}}}));
+  auto op = slice_->Prepare(Request("cross_entropy", {{DType::kF32, {3, 4}}, {DType::kI32, {3}}}));
   ASSERT_TRUE(op.ok()) << op.status();
   auto buffer = slice_->Allocate(1024);
   auto work = slice_->Allocate((*op)->workspace_bytes());

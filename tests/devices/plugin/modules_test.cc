@@ -17,8 +17,8 @@ using ::testing::HasSubstr;
 class ModulesTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    folder_ = std::filesystem::path(::testing::TempDir()) /
-              absl::StrCat("modules_test_", ::getpid());
+    folder_ =
+        std::filesystem::path(::testing::TempDir()) / absl::StrCat("modules_test_", ::getpid());
     std::filesystem::create_directories(folder_);
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
