@@ -67,16 +67,29 @@ Status Sgd(const OpRequest& r, const Limits&, OpPlan& plan) {
 Status AdamW(const OpRequest& r, const Limits&, OpPlan& plan) {
   OC_RETURN_IF_ERROR(WantAllF32(r));
   const double beta1 = r.attrs.Double("beta1", 0.9), beta2 = r.attrs.Double("beta2", 0.999);
-  KernelStep& step = plan.Kernel("updates", "adamw");
-  for (int i = 0; i < 7; ++i) step.In(i);
-  for (int i = 0; i < 3; ++i) step.Out(i);
-  step.Int(Elements(r))
+  const Operand corrections = plan.Reserve(2);
+  plan.Kernel("updates", "adamw_corrections")
+      .In(5)
+      .Add(corrections)
+      .Float(std::log(beta1))
+      .Float(std::log(beta2))
+      .Items(1);
+  plan.Kernel("updates", "adamw")
+      .In(0)
+      .In(1)
+      .In(2)
+      .In(3)
+      .In(4)
+      .In(6)
+      .Add(corrections)
+      .Out(0)
+      .Out(1)
+      .Out(2)
+      .Int(Elements(r))
       .Float(beta1)
       .Float(1 - beta1)
-      .Float(std::log(beta1))
       .Float(beta2)
       .Float(1 - beta2)
-      .Float(std::log(beta2))
       .Float(r.attrs.Double("eps", 1e-8))
       .Float(r.attrs.Double("weight_decay"))
       .Items(Elements(r));

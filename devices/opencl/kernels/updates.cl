@@ -42,29 +42,36 @@ __kernel void sgd(ARG(float, p), ARG(float, g), ARG(float, lr), ARG(float, clip)
   new_p[i] = p[i] - lr[0] * step;
 }
 
-// log_beta: beta^step - 1 is taken from it without cancelling.
+// 1 - beta^step of both betas, once for all elements. log_beta: nothing cancels.
+__kernel void adamw_corrections(ARG(float, step), ARG(float, corrections), float log_beta1,
+                                float log_beta2) {
+  USE(float, step);
+  USE(float, corrections);
+  if (get_global_id(0) != 0) return;
+  corrections[0] = -expm1(step[0] * log_beta1);
+  corrections[1] = -expm1(step[0] * log_beta2);
+}
+
 __kernel void adamw(ARG(float, p), ARG(float, g), ARG(float, m), ARG(float, v), ARG(float, lr),
-                    ARG(float, step), ARG(float, clip), ARG(float, new_p), ARG(float, new_m),
-                    ARG(float, new_v), idx n, float beta1, float rest1, float log_beta1,
-                    float beta2, float rest2, float log_beta2, float eps, float decay) {
+                    ARG(float, clip), ARG(float, corrections), ARG(float, new_p),
+                    ARG(float, new_m), ARG(float, new_v), idx n, float beta1, float rest1,
+                    float beta2, float rest2, float eps, float decay) {
   USE(float, p);
   USE(float, g);
   USE(float, m);
   USE(float, v);
   USE(float, lr);
-  USE(float, step);
   USE(float, clip);
+  USE(float, corrections);
   USE(float, new_p);
   USE(float, new_m);
   USE(float, new_v);
   const idx i = (idx)get_global_id(0);
   if (i >= n) return;
-  const float correction1 = -expm1(step[0] * log_beta1);
-  const float correction2 = -expm1(step[0] * log_beta2);
   const float gradient = clip[0] * g[i];
   const float mean = beta1 * m[i] + rest1 * gradient;
   const float square = beta2 * v[i] + rest2 * gradient * gradient;
-  const float update = mean / correction1 / (sqrt(square / correction2) + eps);
+  const float update = mean / corrections[0] / (sqrt(square / corrections[1]) + eps);
   new_p[i] = p[i] - lr[0] * decay * p[i] - lr[0] * update;
   new_m[i] = mean;
   new_v[i] = square;
