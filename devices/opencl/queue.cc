@@ -218,10 +218,10 @@ Status OpenClQueue::Mark(const std::shared_ptr<Point>& point) {
                  "clEnqueueReadBuffer", where_));
   }
   point->SetMarker(ClEvent(marker));
-  auto kept = std::make_unique<std::shared_ptr<Point>>(point);
-  OC_RETURN_IF_ERROR(ToStatus(clSetEventCallback(marker, CL_COMPLETE, OnMarker, kept.get()),
+  // The callback's; it stays where there will be none, for the flags are still written.
+  auto* kept = new std::shared_ptr<Point>(point);
+  OC_RETURN_IF_ERROR(ToStatus(clSetEventCallback(marker, CL_COMPLETE, OnMarker, kept),
                               "clSetEventCallback", where_));
-  (void)kept.release();  // the callback's
   return ToStatus(clFlush(queue_.get()), "clFlush", where_);
 }
 
