@@ -7,6 +7,7 @@
 
 #include "openclaw/comm/link_measure.h"
 #include "openclaw/core/logging.h"
+#include "openclaw/devices/modules.h"
 #include "openclaw/devices/plugin.h"
 
 namespace oc {
@@ -134,6 +135,9 @@ StatusOr<DeviceRegistry> LeavesWithPlugins(const std::vector<std::string>& plugi
       return InvalidArgument("plugin ", path, ": there is a device leaf '", leaf.name, "' already");
     }
     registry.Add(std::move(leaf));
+  }
+  for (DeviceLeaf& leaf : FindDeviceModules()) {
+    if (!registry.Find(leaf.name).ok()) registry.Add(std::move(leaf));
   }
   return registry;
 }

@@ -67,8 +67,9 @@ class Cluster {
 
 // The leaves that were built in.
 DeviceRegistry BuiltinLeaves();
-// The same and those of plugins, by file. Errors of LoadPlugin; kInvalidArgument where two leaves
-// have one name.
+// The same, those of plugins, by file, and those of modules beside the library (a plugin of that
+// name stands before a module), which are opened when their devices are wanted. Errors of
+// LoadPlugin; kInvalidArgument where two plugins, or a plugin and a built-in leaf, have one name.
 StatusOr<DeviceRegistry> LeavesWithPlugins(const std::vector<std::string>& plugins);
 
 }  // namespace oc

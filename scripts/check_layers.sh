@@ -53,11 +53,12 @@ echo "$files" | { grep -E '\.(h|cc)$' || true; } |
       below["launcher"] = below["runtime"] "launcher "
       below["tests"] = below["benchmarks"] = below["launcher"]
       below["examples"] = below["runtime"]
-      heavy = "^(nlohmann/|yaml-cpp/|spdlog/|CLI/|boost/|asio|dnnl|oneapi/|mpi\\.h|hwloc|google/protobuf|cuda|cudnn|nccl)"
+      heavy = "^(nlohmann/|yaml-cpp/|spdlog/|CLI/|boost/|asio|dnnl|oneapi/|mpi\\.h|hwloc|google/protobuf|cuda|cudnn|nccl|CL/|clblast)"
       vendor["^(dnnl|oneapi/)"] = "devices/cpu"
       vendor["^mpi\\.h"] = "comm/mpi"
       vendor["^(cuda|cudnn|cublas)"] = "devices/cuda"
       vendor["^nccl"] = "comm/nccl"
+      vendor["^(CL/|clblast)"] = "devices/opencl"
       while ((getline text < exceptions) > 0) {
         sub(/#.*/, "", text)
         if (split(text, word, " ") >= 2) { count++; from[count] = word[1]; to[count] = word[2] }

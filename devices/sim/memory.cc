@@ -17,8 +17,8 @@ size_t MappedBytes(int64_t bytes) {
 
 }  // namespace
 
-StatusOr<std::shared_ptr<SimMemory>> SimMemory::Create(
-    int64_t bytes, std::shared_ptr<std::atomic<int64_t>> used) {
+StatusOr<std::shared_ptr<SimMemory>> SimMemory::Create(int64_t bytes,
+                                                       std::shared_ptr<std::atomic<int64_t>> used) {
   // One page more, that nobody may touch.
   void* data = mmap(nullptr, MappedBytes(bytes) + PageBytes(), PROT_NONE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -29,9 +29,7 @@ StatusOr<std::shared_ptr<SimMemory>> SimMemory::Create(
       new SimMemory(static_cast<std::byte*>(data), bytes, std::move(used)));
 }
 
-SimMemory::~SimMemory() {
-  munmap(data_, MappedBytes(bytes_) + PageBytes());
-}
+SimMemory::~SimMemory() { munmap(data_, MappedBytes(bytes_) + PageBytes()); }
 
 StatusOr<std::byte*> SimMemory::Acquire() {
   std::lock_guard<std::mutex> lock(mutex_);

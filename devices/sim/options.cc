@@ -15,7 +15,7 @@ namespace {
 // Reads one value; what it must be where it is not that, else empty.
 using Reader = std::function<std::string(const std::string& text, SimOptions& options)>;
 
-Reader Number(double SimOptions::* member, bool zero_allowed) {
+Reader Number(double SimOptions::*member, bool zero_allowed) {
   return [=](const std::string& text, SimOptions& options) -> std::string {
     double value = 0;
     if (absl::SimpleAtod(text, &value) && std::isfinite(value) &&
@@ -27,7 +27,7 @@ Reader Number(double SimOptions::* member, bool zero_allowed) {
   };
 }
 
-Reader Count(int64_t SimOptions::* member) {
+Reader Count(int64_t SimOptions::*member) {
   return [=](const std::string& text, SimOptions& options) -> std::string {
     int64_t value = 0;
     if (!absl::SimpleAtoi(text, &value) || value < 1) return "an integer of at least 1";
@@ -70,10 +70,10 @@ Status Unknown(const std::string& key) {
   std::vector<std::string> known;
   for (const auto& [name, reader] : Readers()) known.push_back(name);
   const std::string nearest = NearestName(key, known);
-  return InvalidArgument(
-      "unknown option '", key, "'",
-      nearest.empty() ? absl::StrCat("; known here: ", absl::StrJoin(known, ", "))
-                      : absl::StrCat("; did you mean '", nearest, "'?"));
+  return InvalidArgument("unknown option '", key, "'",
+                         nearest.empty()
+                             ? absl::StrCat("; known here: ", absl::StrJoin(known, ", "))
+                             : absl::StrCat("; did you mean '", nearest, "'?"));
 }
 
 }  // namespace
@@ -107,9 +107,8 @@ std::string CostName(const SimOptions& options) {
   }
   if (!options.dtypes.empty()) {
     parts.push_back(absl::StrCat(
-        "dtypes=", absl::StrJoin(options.dtypes, "+", [](std::string* out, DType t) {
-          out->append(Name(t));
-        })));
+        "dtypes=", absl::StrJoin(options.dtypes, "+",
+                                 [](std::string* out, DType t) { out->append(Name(t)); })));
   }
   return absl::StrJoin(parts, ",");
 }

@@ -24,9 +24,9 @@ struct SimOptions {
   std::vector<DType> dtypes;  // that ops may have; empty: all
 
   // Faults, by the number of ops enqueued (from 1 on; 0: none).
-  int64_t fail_at = 0;          // this op and all work after it: kUnavailable, the device is lost
-  int64_t never_signal_at = 0;  // the next event recorded behind this op never becomes ready
-  std::string faults_on;        // ops on queues of this name alone are counted; empty: on all
+  int64_t fail_at = 0;           // this op and all work after it: kUnavailable, the device is lost
+  int64_t never_signal_at = 0;   // the next event recorded behind this op never becomes ready
+  std::string faults_on;         // ops on queues of this name alone are counted; empty: on all
   int64_t out_of_memory_at = 0;  // bytes that can be taken, whatever the budget says; 0: no limit
 };
 

@@ -10,9 +10,9 @@
 namespace oc::sim {
 namespace {
 
-constexpr double kLongestWait = 1e8;     // seconds; more would overflow a clock
-constexpr double kLookEvery = 0.02;      // seconds between two looks at whether the queue ends
-constexpr double kDrainSeconds = 30;     // that a queue which ends waits for another one's event
+constexpr double kLongestWait = 1e8;  // seconds; more would overflow a clock
+constexpr double kLookEvery = 0.02;   // seconds between two looks at whether the queue ends
+constexpr double kDrainSeconds = 30;  // that a queue which ends waits for another one's event
 
 std::chrono::duration<double> Seconds(double seconds) {
   return std::chrono::duration<double>(std::clamp(seconds, 0.0, kLongestWait));
@@ -95,9 +95,9 @@ Status EventState::Wait(double timeout_seconds) {
   std::unique_lock<std::mutex> lock(mutex_);
   const auto done = [&] { return begun_ > 0 && ended_ == begun_; };
   if (changed_.wait_for(lock, Seconds(timeout_seconds), done)) return status_;
-  return absl::DeadlineExceededError(
-      absl::StrCat("wait for an event", what_.empty() ? " that was not recorded" : what_,
-                   ": not ready after ", timeout_seconds, " s"));
+  return absl::DeadlineExceededError(absl::StrCat("wait for an event",
+                                                  what_.empty() ? " that was not recorded" : what_,
+                                                  ": not ready after ", timeout_seconds, " s"));
 }
 
 bool EventState::Reached(int64_t point, double timeout_seconds, Status& status) {
@@ -195,8 +195,8 @@ Status SimQueue::Enqueue(PreparedOp& op, std::span<const BufferRange> inputs,
 Status SimQueue::RunOp(const OpCall& call) {
   const SimKernel& k = *call.kernel;
   if (call.number > 0 && call.number == unit_->options.fail_at) {
-    unit_->Lose(absl::UnavailableError(absl::StrCat(
-        "device lost: ", unit_->device, ", at op ", call.number, ", ", k.name)));
+    unit_->Lose(absl::UnavailableError(
+        absl::StrCat("device lost: ", unit_->device, ", at op ", call.number, ", ", k.name)));
     return unit_->lost();
   }
   std::lock_guard<std::mutex> one_at_a_time(unit_->compute);

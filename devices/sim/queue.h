@@ -24,7 +24,7 @@ struct Unit {
   const std::string device;  // "sim:0", for messages
   const SimOptions options;
   WorkerPool pool;
-  std::mutex compute;  // one kernel at a time: the pool has one caller
+  std::mutex compute;           // one kernel at a time: the pool has one caller
   std::atomic<int64_t> ops{0};  // enqueued, of those that faults count
 
   // The first call's reason is what all later work ends with. Thread-safe.

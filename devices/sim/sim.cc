@@ -32,13 +32,13 @@ class SimSlice : public Slice {
     const int64_t fault = unit_->options.out_of_memory_at;
     Status status;
     if (options_.memory_bytes > 0 && before + bytes > options_.memory_bytes) {
-      status = ResourceExhausted("allocate ", bytes, " bytes on ", unit_->device,
-                                 ": the budget is ", options_.memory_bytes, ", of which ", before,
-                                 " are taken");
+      status =
+          ResourceExhausted("allocate ", bytes, " bytes on ", unit_->device, ": the budget is ",
+                            options_.memory_bytes, ", of which ", before, " are taken");
     } else if (fault > 0 && before + bytes > fault) {
-      status = ResourceExhausted("allocate ", bytes, " bytes on ", unit_->device,
-                                 ": out of memory, ", before, " bytes are taken and ",
-                                 "out_of_memory_at is ", fault);
+      status =
+          ResourceExhausted("allocate ", bytes, " bytes on ", unit_->device, ": out of memory, ",
+                            before, " bytes are taken and ", "out_of_memory_at is ", fault);
     }
     if (status.ok()) {
       auto memory = SimMemory::Create(bytes, used_);
@@ -94,8 +94,7 @@ class SimSlice : public Slice {
   double ModelledSeconds(const OpRequest& request) const {
     const SimOptions& o = unit_->options;
     if (o.speed == 0) return 0;
-    const OpCost cost =
-        DefaultCost(*request.def, {request.inputs, request.attrs}, request.outputs);
+    const OpCost cost = DefaultCost(*request.def, {request.inputs, request.attrs}, request.outputs);
     return std::max(cost.flops / o.flops, cost.bytes / (o.memory_gbps * 1e9)) / o.speed;
   }
 

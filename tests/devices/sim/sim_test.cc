@@ -321,9 +321,9 @@ TEST_F(SimTest, DestroyingAQueueRunsWhatIsEnqueued) {
     const auto at = static_cast<size_t>(i);
     EXPECT_EQ(queue_->CopyFromHost(Floats(i, 1), std::as_bytes(std::span(source).subspan(at, 1))),
               OkStatus());
-    EXPECT_EQ(queue_->CopyToHost(std::as_writable_bytes(std::span(target).subspan(at, 1)),
-                                 Floats(i, 1)),
-              OkStatus());
+    EXPECT_EQ(
+        queue_->CopyToHost(std::as_writable_bytes(std::span(target).subspan(at, 1)), Floats(i, 1)),
+        OkStatus());
   }
   queue_ = nullptr;
   EXPECT_LT(NowSeconds() - begin, 20);  // of 40 that they are to take
@@ -484,8 +484,8 @@ TEST(SimThroughTheTable, OptionsAndEventsArrive) {
   auto buffer = *(*slice)->Allocate(64);
   EXPECT_TRUE((*slice)->HostView({buffer.get(), 0, 64}).empty());
   const TensorType one = {DType::kF32, {1}};
-  auto op = (*slice)->Prepare(
-      {.def = BuiltinOps()->Find("sqrt"), .inputs = {one}, .outputs = {one}});
+  auto op =
+      (*slice)->Prepare({.def = BuiltinOps()->Find("sqrt"), .inputs = {one}, .outputs = {one}});
   ASSERT_TRUE(op.ok()) << op.status();
   auto event = *(*slice)->CreateEvent();
   auto queue = *(*slice)->CreateQueue("compute");
