@@ -1,15 +1,10 @@
 #include <algorithm>
 
 #include "openclaw/devices/opencl/plan.h"
+#include "openclaw/devices/opencl/walk.h"
 
 namespace oc::opencl {
 namespace {
-
-struct Rows {
-  explicit Rows(const Shape& x)
-      : columns(x[-1].size()), count(x.num_elements() / std::max<int64_t>(columns, 1)) {}
-  int64_t columns, count;
-};
 
 Status WantAllF32(const OpRequest& r) {
   for (const TensorType& t : r.inputs) OC_RETURN_IF_ERROR(WantF32(t));
@@ -20,7 +15,7 @@ double Eps(const OpRequest& r) { return r.attrs.Double("eps", 1e-5); }
 
 Status LayerNorm(const OpRequest& r, const Limits&, OpPlan& plan) {
   OC_RETURN_IF_ERROR(WantAllF32(r));
-  const Rows rows(r.inputs[0].shape);
+  const RowSplit rows(r.inputs[0].shape);
   const bool gamma = r.inputs.size() > 1, beta = r.inputs.size() > 2;
   KernelStep& step = plan.Kernel("norms", "norm").Define("CENTRED", "");
   if (gamma) step.Define("GAMMA", "");
@@ -39,7 +34,7 @@ Status LayerNorm(const OpRequest& r, const Limits&, OpPlan& plan) {
 
 Status LayerNormGradInput(const OpRequest& r, const Limits&, OpPlan& plan) {
   OC_RETURN_IF_ERROR(WantAllF32(r));
-  const Rows rows(r.inputs[0].shape);
+  const RowSplit rows(r.inputs[0].shape);
   const bool gamma = r.inputs.size() == 5;
   const int mean = gamma ? 3 : 2;
   KernelStep& step = plan.Kernel("norms", "norm_grad").Define("CENTRED", "");
@@ -57,7 +52,7 @@ Status LayerNormGradInput(const OpRequest& r, const Limits&, OpPlan& plan) {
 
 Status LayerNormGradWeight(const OpRequest& r, const Limits&, OpPlan& plan) {
   OC_RETURN_IF_ERROR(WantAllF32(r));
-  const Rows rows(r.inputs[0].shape);
+  const RowSplit rows(r.inputs[0].shape);
   AddColumnSums(plan, rows.count, rows.columns, {In(0), In(1), In(2), In(3)},
                 {"a[i] * (b[i] - m[r]) * s[r]", "a[i]"}, {Out(0), Out(1)}, 1, r.accumulate);
   return OkStatus();
@@ -65,7 +60,7 @@ Status LayerNormGradWeight(const OpRequest& r, const Limits&, OpPlan& plan) {
 
 Status RmsNorm(const OpRequest& r, const Limits&, OpPlan& plan) {
   OC_RETURN_IF_ERROR(WantAllF32(r));
-  const Rows rows(r.inputs[0].shape);
+  const RowSplit rows(r.inputs[0].shape);
   plan.Kernel("norms", "norm")
       .Define("GAMMA", "")
       .In(0)
@@ -82,7 +77,7 @@ Status RmsNorm(const OpRequest& r, const Limits&, OpPlan& plan) {
 
 Status RmsNormGradInput(const OpRequest& r, const Limits&, OpPlan& plan) {
   OC_RETURN_IF_ERROR(WantAllF32(r));
-  const Rows rows(r.inputs[0].shape);
+  const RowSplit rows(r.inputs[0].shape);
   plan.Kernel("norms", "norm_grad")
       .Define("GAMMA", "")
       .In(0)
@@ -98,7 +93,7 @@ Status RmsNormGradInput(const OpRequest& r, const Limits&, OpPlan& plan) {
 
 Status RmsNormGradWeight(const OpRequest& r, const Limits&, OpPlan& plan) {
   OC_RETURN_IF_ERROR(WantAllF32(r));
-  const Rows rows(r.inputs[0].shape);
+  const RowSplit rows(r.inputs[0].shape);
   AddColumnSums(plan, rows.count, rows.columns, {In(0), In(1), {}, In(2)}, {"a[i] * b[i] * s[r]"},
                 {Out(0)}, 1, r.accumulate);
   return OkStatus();

@@ -1,26 +1,18 @@
-#include <algorithm>
-
 #include "openclaw/devices/opencl/reduce.h"
 
 namespace oc::opencl {
 namespace {
 
-struct Rows {
-  explicit Rows(const Shape& shape)
-      : columns(shape[-1].size()), count(shape.num_elements() / std::max<int64_t>(columns, 1)) {}
-  int64_t columns, count;
-};
-
 Status Softmax(const OpRequest& r, const Limits&, OpPlan& plan) {
   OC_RETURN_IF_ERROR(WantF32(r.inputs[0]));
-  const Rows rows(r.inputs[0].shape);
+  const RowSplit rows(r.inputs[0].shape);
   plan.Kernel("softmax", "softmax").In(0).Out(0).Int(rows.columns).Groups(rows.count, kRow);
   return OkStatus();
 }
 
 Status SoftmaxGrad(const OpRequest& r, const Limits&, OpPlan& plan) {
   OC_RETURN_IF_ERROR(WantF32(r.inputs[0]));
-  const Rows rows(r.inputs[0].shape);
+  const RowSplit rows(r.inputs[0].shape);
   plan.Kernel("softmax", "softmax_grad")
       .In(0)
       .In(1)
@@ -32,7 +24,7 @@ Status SoftmaxGrad(const OpRequest& r, const Limits&, OpPlan& plan) {
 
 int64_t Ignored(const OpRequest& r) { return r.attrs.Int("ignore_index", -1); }
 
-void CheckLabels(const OpRequest& r, OpPlan& plan, int labels, const Rows& rows) {
+void CheckLabels(const OpRequest& r, OpPlan& plan, int labels, const RowSplit& rows) {
   const Operand flags = plan.Flags(
       "label", absl::StrCat("0..", rows.columns - 1, " (and not ignore_index ", Ignored(r), ")"));
   plan.Kernel("softmax", "check_labels")
@@ -46,7 +38,7 @@ void CheckLabels(const OpRequest& r, OpPlan& plan, int labels, const Rows& rows)
 
 Status CrossEntropy(const OpRequest& r, const Limits&, OpPlan& plan) {
   OC_RETURN_IF_ERROR(WantF32(r.inputs[0]));
-  const Rows rows(r.inputs[0].shape);
+  const RowSplit rows(r.inputs[0].shape);
   CheckLabels(r, plan, 1, rows);
   const Operand losses = plan.Reserve(rows.count);
   plan.Kernel("softmax", "cross_entropy")
@@ -64,7 +56,7 @@ Status CrossEntropy(const OpRequest& r, const Limits&, OpPlan& plan) {
 Status CrossEntropyGrad(const OpRequest& r, const Limits&, OpPlan& plan) {
   OC_RETURN_IF_ERROR(WantF32(r.inputs[0]));
   OC_RETURN_IF_ERROR(WantF32(r.inputs[1]));
-  const Rows rows(r.inputs[1].shape);
+  const RowSplit rows(r.inputs[1].shape);
   CheckLabels(r, plan, 2, rows);
   plan.Kernel("softmax", "cross_entropy_grad")
       .In(0)
@@ -89,7 +81,7 @@ Status CountValid(const OpRequest& r, const Limits&, OpPlan& plan) {
 
 Status CountCorrect(const OpRequest& r, const Limits&, OpPlan& plan) {
   OC_RETURN_IF_ERROR(WantF32(r.inputs[0]));
-  const Rows rows(r.inputs[0].shape);
+  const RowSplit rows(r.inputs[0].shape);
   CheckLabels(r, plan, 1, rows);
   const Operand ones = plan.Reserve(rows.count);
   plan.Kernel("softmax", "correct")

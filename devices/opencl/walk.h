@@ -1,10 +1,12 @@
 // Elements that lie strides apart, with as few dimensions as describe them.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
 #include "openclaw/core/shape.h"
+#include "openclaw/devices/strides.h"
 
 namespace oc::opencl {
 
@@ -31,14 +33,11 @@ struct Walk {
   }
 };
 
-inline std::vector<int64_t> Strides(const Shape& shape) {
-  std::vector<int64_t> strides(static_cast<size_t>(shape.rank()));
-  int64_t stride = 1;
-  for (int d = shape.rank() - 1; d >= 0; --d) {
-    strides[static_cast<size_t>(d)] = stride;
-    stride *= shape[d].size();
-  }
-  return strides;
-}
+// A tensor as rows of its last axis.
+struct RowSplit {
+  explicit RowSplit(const Shape& shape)
+      : columns(shape[-1].size()), count(shape.num_elements() / std::max<int64_t>(columns, 1)) {}
+  int64_t columns, count;
+};
 
 }  // namespace oc::opencl

@@ -5,6 +5,7 @@
 
 #include "openclaw/core/shape.h"
 #include "openclaw/devices/reference/floats.h"
+#include "openclaw/devices/strides.h"
 
 namespace oc::reference {
 
@@ -68,16 +69,5 @@ struct Walk {
     return offset;
   }
 };
-
-// Of a contiguous tensor.
-inline std::vector<int64_t> Strides(const Shape& shape) {
-  std::vector<int64_t> strides(static_cast<size_t>(shape.rank()));
-  int64_t stride = 1;
-  for (int d = shape.rank() - 1; d >= 0; --d) {
-    strides[static_cast<size_t>(d)] = stride;
-    stride *= shape[d].size();
-  }
-  return strides;
-}
 
 }  // namespace oc::reference
