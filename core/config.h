@@ -80,10 +80,11 @@ struct CommConfig {
 
 struct ParallelConfig {
   std::optional<int64_t> data_parallel;
-  std::string schedule = "auto";    // auto, gpipe, 1f1b, interleaved, zb-h1, zb-v
-  std::string recompute = "auto";   // auto, none, marked, full
-  int shard = 0;                    // ZeRO stage
-  std::vector<std::string> stages;  // modules to cut after; empty: auto
+  std::string schedule = "auto";     // auto, gpipe, 1f1b, interleaved, zb-h1, zb-v
+  std::string recompute = "auto";    // auto, none, marked, full
+  int shard = 0;                     // ZeRO stage
+  std::vector<std::string> stages;   // modules to cut after; empty: auto
+  std::string balance = "measured";  // measured, even: how unlike VCUs share the work
 };
 
 struct ClusterEntry {

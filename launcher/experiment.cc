@@ -109,6 +109,7 @@ PipelineOptions MakePipelineOptions(const ExperimentConfig& c) {
   o.schedule = c.parallel.schedule;
   o.recompute = c.parallel.recompute;
   o.stages = c.parallel.stages;
+  o.balance = c.parallel.balance == "even" ? Balance::kEven : Balance::kMeasured;
   o.amp_level = c.precision.amp_level;
   o.allreduce_algorithm = c.comm_options.allreduce_algorithm;
   o.shard = c.parallel.shard;

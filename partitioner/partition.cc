@@ -1,16 +1,13 @@
 #include "openclaw/partitioner/partition.h"
 
-#include <absl/strings/match.h>
 #include <absl/strings/str_join.h>
 
 #include <algorithm>
-#include <map>
 #include <set>
 
-#include "openclaw/core/nearest_name.h"
+#include "openclaw/partitioner/plan_search.h"
 #include "openclaw/partitioner/program/verify.h"
 #include "openclaw/partitioner/schedules/schedule.h"
-#include "openclaw/partitioner/stage_split.h"
 
 namespace oc {
 namespace {
@@ -18,19 +15,21 @@ namespace {
 // Micro-batches of a step, or an error that names the numbers.
 StatusOr<int> MicroBatches(const PartitionOptions& o, int depth, int replicas) {
   if (o.global_batch.has_value()) {
-    const int64_t per_round = o.micro_batch * replicas;
-    if (*o.global_batch % per_round != 0) {
+    // Shares need not be equal, so that any number of micro-batches will do that gives each replica
+    // one.
+    const int64_t micro_batches = *o.global_batch / o.micro_batch;
+    if (*o.global_batch % o.micro_batch != 0 || micro_batches < replicas) {
       return InvalidArgument("plan: a global batch of ", *o.global_batch,
-                             " does not divide into micro-batches of ", o.micro_batch, " over ",
-                             replicas, " replicas (micro_batch x data_parallel = ", per_round, ")");
+                             " does not divide into micro-batches of ", o.micro_batch,
+                             ", at least one for each of ", replicas, " replicas");
     }
-    const int64_t accumulation = *o.global_batch / per_round;
-    if (o.gradient_accumulation.has_value() && *o.gradient_accumulation != accumulation) {
+    if (o.gradient_accumulation.has_value() &&
+        *o.gradient_accumulation * replicas != micro_batches) {
       return InvalidArgument("plan: global_batch ", *o.global_batch, " is not micro_batch ",
                              o.micro_batch, " x gradient_accumulation ", *o.gradient_accumulation,
                              " x data_parallel ", replicas);
     }
-    return static_cast<int>(accumulation * replicas);
+    return static_cast<int>(micro_batches);
   }
   // A pipeline needs several micro-batches to fill: four a stage keep its bubble under a fifth.
   const int64_t accumulation = o.gradient_accumulation.value_or(depth > 1 ? 4 * depth : 1);
@@ -68,94 +67,6 @@ StatusOr<std::vector<BatchShape>> BatchShapes(const PartitionOptions& o, int vcu
       " does not fit ", vcus, " VCUs");
 }
 
-StatusOr<std::vector<int>> DynamicGraphPartitioner::CutAfterModules(
-    const std::vector<std::string>& modules) const {
-  std::set<std::string> scopes;
-  std::vector<int> cuts;
-  for (const std::string& module : modules) {
-    int last = kNone;
-    for (const Node& node : graph_.nodes) {
-      if (node.phase != Phase::kForward) continue;
-      scopes.insert(node.scope);
-      if (node.scope == module || absl::StartsWith(node.scope, module + ".")) {
-        last = std::max(last, node.origin);
-      }
-    }
-    if (last == kNone) {
-      const std::string nearest = NearestName(module, {scopes.begin(), scopes.end()});
-      return InvalidArgument("parallel.stages: no module '", module, "'",
-                             nearest.empty() ? "" : absl::StrCat("; nearest: '", nearest, "'"));
-    }
-    if (!cuts.empty() && last <= cuts.back()) {
-      return InvalidArgument("parallel.stages: '", module, "' does not come after the one before");
-    }
-    cuts.push_back(last);
-  }
-  return cuts;
-}
-
-StatusOr<Plan> DynamicGraphPartitioner::MakePlan(const BatchShape& shape,
-                                                 const std::string& schedule,
-                                                 const PartitionOptions& options) const {
-  const int depth = shape.pipeline_depth;
-  Plan plan;
-  plan.micro_batch = options.micro_batch;
-  plan.micro_batches = shape.micro_batches;
-  plan.schedule = schedule;
-  plan.graph_fingerprint = GraphFingerprint(graph_);
-  // Replica r is a chain of neighbours: VCUs r * depth to r * depth + depth - 1.
-  std::vector<std::vector<int>> vcus(depth);
-  for (int s = 0; s < depth; ++s) {
-    for (int r = 0; r < shape.data_parallel; ++r) vcus[s].push_back(r * depth + s);
-  }
-  std::map<std::string, StageCosts> by_kind;
-  for (const VcuSpec& v : cluster_.vcus) {
-    if (by_kind.count(v.kind) != 0) continue;
-    OC_ASSIGN_OR_RETURN(StageCosts costs, StageCosts::Create(graph_, update_, v.kind, costs_));
-    by_kind.emplace(v.kind, std::move(costs));
-  }
-  StageSplitOptions split_options;
-  const int n = by_kind.begin()->second.units();
-  for (int s = 0; s < depth; ++s) {
-    const StageCosts* slowest = nullptr;
-    int64_t memory = INT64_MAX;
-    for (int v : vcus[s]) {
-      const StageCosts& costs = by_kind.at(cluster_.vcus[v].kind);
-      if (slowest == nullptr || costs.Seconds(0, n) > slowest->Seconds(0, n)) slowest = &costs;
-      memory = std::min(memory, cluster_.vcus[v].memory_bytes);
-    }
-    split_options.costs.push_back(slowest);
-    split_options.memory_bytes.push_back(memory);
-    const int per_replica = (shape.micro_batches + shape.data_parallel - 1) / shape.data_parallel;
-    split_options.in_flight.push_back(schedule == "gpipe" ? per_replica
-                                                          : std::min(per_replica, depth - s));
-    if (s + 1 == depth) continue;
-    const LinkCurve& link = cluster_.link(vcus[s][0], vcus[s + 1][0]);
-    constexpr int64_t kLarge = int64_t{4} << 20;
-    split_options.latency_seconds.push_back(link.Seconds(0));
-    split_options.seconds_per_byte.push_back((link.Seconds(kLarge) - link.Seconds(0)) / kLarge);
-  }
-  std::vector<int> last;  // origin that ends each stage
-  if (!options.stages.empty()) {
-    if (static_cast<int>(options.stages.size()) != depth - 1) {
-      return InvalidArgument("parallel.stages cuts into ", options.stages.size() + 1,
-                             " stages, pipeline_depth is ", depth);
-    }
-    OC_ASSIGN_OR_RETURN(last, CutAfterModules(options.stages));
-  } else {
-    OC_ASSIGN_OR_RETURN(const StageSplit split, SplitStages(split_options));
-    for (int s = 1; s < depth; ++s) {
-      last.push_back(split_options.costs[0]->origins()[split.begins[s]] - 1);
-    }
-  }
-  last.push_back(split_options.costs[0]->origins().back());
-  for (int s = 0, first = 0; s < depth; ++s) {
-    plan.stages.push_back({first, last[s], vcus[s], EvenOwners(vcus[s], shape.micro_batches)});
-    first = last[s] + 1;
-  }
-  return plan;
-}
-
 StatusOr<PlannedProgram> DynamicGraphPartitioner::Realize(Plan plan,
                                                           const PartitionOptions& options) const {
   PlannedProgram planned;
@@ -173,58 +84,98 @@ namespace {
 
 std::vector<std::string> Advice(const Plan& plan, const ClusterSpec& cluster) {
   std::vector<std::string> advice, idle;
-  for (int v = 0; v < cluster.size(); ++v) {
-    const bool used = std::any_of(plan.stages.begin(), plan.stages.end(), [&](const StagePlan& s) {
-      return std::find(s.vcus.begin(), s.vcus.end(), v) != s.vcus.end();
-    });
-    if (!used) idle.push_back(cluster.vcus[v].name);
+  std::set<int> used;
+  size_t places = 0;
+  for (const StagePlan& s : plan.stages) {
+    used.insert(s.vcus.begin(), s.vcus.end());
+    places = std::max(places, s.vcus.size());
   }
-  if (!idle.empty()) {
-    advice.push_back(absl::StrCat(
-        absl::StrJoin(idle, ", "), idle.size() == 1 ? " has" : " have",
-        " no part in it: ", plan.stages.size(), " stages x ", plan.stages[0].vcus.size(),
-        " replicas take ", cluster.size() - static_cast<int>(idle.size()), " of ", cluster.size(),
-        " VCUs; choose pipeline_depth and data_parallel so that their product is ",
-        cluster.size()));
+  for (int v = 0; v < cluster.size(); ++v) {
+    if (used.count(v) == 0) idle.push_back(cluster.vcus[v].name);
+  }
+  if (idle.empty()) return advice;
+  const std::string who =
+      absl::StrCat(absl::StrJoin(idle, ", "), idle.size() == 1 ? " has" : " have");
+  if (static_cast<int>(places * plan.stages.size()) < cluster.size() &&
+      cluster.size() % plan.stages.size() != 0) {
+    advice.push_back(
+        absl::StrCat(who, " no part in it: ", plan.stages.size(), " stages x ", places,
+                     " replicas take ", used.size(), " of ", cluster.size(),
+                     " VCUs; choose pipeline_depth and data_parallel so that their product is ",
+                     cluster.size()));
+  } else {
+    advice.push_back(
+        absl::StrCat(who, " no part in it: with a micro-batch there the step would take longer (",
+                     plan.micro_batches,
+                     " micro-batches a step; more of them, or smaller ones, may change that)"));
   }
   return advice;
+}
+
+// How many candidates of a shape and schedule are simulated, and how many neighbours of the best.
+constexpr size_t kTried = 3;
+constexpr int kClimbs = 64;
+// A neighbour must be this much faster: less is within what the costs are known to.
+constexpr double kGain = 0.002;
+
+struct Best {
+  PlanCandidate candidate;
+  PlannedProgram planned;
+  double rate = 0;  // samples a second
+};
+
+double RateOf(const PlannedProgram& planned) {
+  return static_cast<double>(planned.plan.micro_batch) * planned.plan.micro_batches /
+         planned.plan.predicted_step_seconds;
 }
 
 }  // namespace
 
 StatusOr<PlannedProgram> DynamicGraphPartitioner::Partition(const PartitionOptions& options) const {
   OC_ASSIGN_OR_RETURN(const std::vector<BatchShape> shapes, BatchShapes(options, cluster_.size()));
-  std::optional<PlannedProgram> best;
-  double best_rate = 0;
+  OC_ASSIGN_OR_RETURN(const PlanSearch search,
+                      PlanSearch::Create(graph_, update_, cluster_, costs_, options));
+  std::optional<Best> best;
+  const auto try_candidate = [&](const PlanCandidate& candidate, double gain) -> Status {
+    OC_ASSIGN_OR_RETURN(PlannedProgram planned, Realize(search.ToPlan(candidate), options));
+    const double rate = RateOf(planned);
+    if (!best.has_value() || rate > best->rate * (1 + gain)) {
+      best = Best{candidate, std::move(planned), rate};
+    }
+    return OkStatus();
+  };
   Status reason;
   for (const BatchShape& shape : shapes) {
     for (const ScheduleEntry& schedule : Schedules()) {
       if (options.schedule != "auto" && options.schedule != schedule.name) continue;
       if (options.schedule == "auto" && shape.pipeline_depth == 1 && best.has_value()) continue;
-      auto plan = MakePlan(shape, schedule.name, options);
-      StatusOr<PlannedProgram> planned = plan.ok() ? Realize(std::move(plan).value(), options)
-                                                   : StatusOr<PlannedProgram>(plan.status());
-      if (!planned.ok()) {
-        // Another shape may fit the memory; other errors are the same for all.
-        if (!absl::IsResourceExhausted(planned.status()) && shapes.size() == 1)
-          return planned.status();
-        reason = planned.status();
-        continue;
+      auto candidates = search.Candidates(search.Adjusted(shape), schedule.name);
+      Status status = candidates.status();
+      for (size_t i = 0; status.ok() && i < std::min(kTried, candidates->size()); ++i) {
+        status = try_candidate((*candidates)[i], 0);
       }
-      const double rate = static_cast<double>(planned->plan.micro_batch) *
-                          planned->plan.micro_batches / planned->plan.predicted_step_seconds;
-      if (rate > best_rate) {
-        best_rate = rate;
-        best = std::move(planned).value();
-      }
+      if (status.ok()) continue;
+      // Another shape may fit the memory; other errors are the same for all.
+      if (!absl::IsResourceExhausted(status) && shapes.size() == 1) return status;
+      reason = status;
     }
   }
-  if (best.has_value()) {
-    best->plan.advice = Advice(best->plan, cluster_);
-    return std::move(*best);
+  if (!best.has_value()) {
+    if (options.schedule != "auto") OC_RETURN_IF_ERROR(FindSchedule(options.schedule).status());
+    return reason;
   }
-  if (options.schedule != "auto") OC_RETURN_IF_ERROR(FindSchedule(options.schedule).status());
-  return reason;
+  for (int tried = 0; tried < kClimbs;) {
+    const double rate = best->rate;
+    for (const PlanCandidate& neighbour : search.Neighbours(best->candidate)) {
+      if (tried++ == kClimbs) break;
+      // One that does not fit, or that its schedule cannot run, is passed by.
+      try_candidate(neighbour, kGain).IgnoreError();
+      if (best->rate > rate) break;
+    }
+    if (best->rate == rate) break;
+  }
+  best->planned.plan.advice = Advice(best->planned.plan, cluster_);
+  return std::move(best->planned);
 }
 
 }  // namespace oc

@@ -15,6 +15,10 @@
 
 namespace oc {
 
+// kMeasured: shares and cuts follow the measured speeds. kEven: unlike VCUs are taken to be equally
+// fast (what most frameworks do, and what the gain is measured against).
+enum class Balance { kMeasured, kEven };
+
 struct PartitionOptions {
   int64_t micro_batch = 1;
   std::optional<int64_t> global_batch;           // samples
@@ -23,6 +27,7 @@ struct PartitionOptions {
   std::optional<int64_t> data_parallel;
   std::string schedule = "auto";
   std::vector<std::string> stages;  // modules to cut after; empty: by cost
+  Balance balance = Balance::kMeasured;
   LowerOptions lower;
   SimulateOptions simulate;
 };
@@ -51,21 +56,15 @@ class DynamicGraphPartitioner {
                           const CostTable& costs)
       : graph_(graph), update_(update), cluster_(cluster), costs_(costs) {}
 
-  // Tries every allowed shape and schedule, each with its best stage split, lowers, verifies and
-  // simulates them, and returns the fastest by samples a second. kResourceExhausted where none
-  // fits: says by how much, and what would.
+  // Tries every allowed shape and schedule, each with its best stage split and shares, lowers,
+  // verifies and simulates them, improves the fastest by samples a second step by step, and returns
+  // it. kResourceExhausted where none fits: says by how much, and what would.
   StatusOr<PlannedProgram> Partition(const PartitionOptions& options) const;
 
   // Lowers, verifies and simulates a given plan.
   StatusOr<PlannedProgram> Realize(Plan plan, const PartitionOptions& options) const;
 
-  // One plan of one shape and schedule.
-  StatusOr<Plan> MakePlan(const BatchShape& shape, const std::string& schedule,
-                          const PartitionOptions& options) const;
-
  private:
-  StatusOr<std::vector<int>> CutAfterModules(const std::vector<std::string>& modules) const;
-
   const Graph& graph_;
   const Graph* update_;
   const ClusterSpec& cluster_;

@@ -145,14 +145,4 @@ Plan SingleVcuPlan(const Graph& graph, int vcu, int64_t micro_batch, int micro_b
   return plan;
 }
 
-std::vector<int> EvenOwners(const std::vector<int>& vcus, int micro_batches) {
-  std::vector<int> owner;
-  const int n = static_cast<int>(vcus.size());
-  for (int r = 0; r < n; ++r) {
-    const int share = micro_batches / n + (r < micro_batches % n ? 1 : 0);
-    owner.insert(owner.end(), share, vcus[r]);
-  }
-  return owner;
-}
-
 }  // namespace oc

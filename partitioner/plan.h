@@ -61,8 +61,4 @@ int StageOf(const Plan& plan, const Node& node);
 // The plan for one stage on one VCU.
 Plan SingleVcuPlan(const Graph& graph, int vcu, int64_t micro_batch, int micro_batches);
 
-// Shares of `micro_batches` over replicas, contiguous and as even as possible; the first take one
-// more.
-std::vector<int> EvenOwners(const std::vector<int>& vcus, int micro_batches);
-
 }  // namespace oc

@@ -126,4 +126,14 @@ StatusOr<StageCosts> StageCosts::Create(const Graph& graph, const Graph* update,
   return result;
 }
 
+StageCosts StageCosts::Mean(const std::vector<const StageCosts*>& costs) {
+  StageCosts result = *costs[0];
+  for (size_t i = 0; i < result.seconds_.size(); ++i) {
+    double sum = 0;
+    for (const StageCosts* c : costs) sum += c->seconds_[i];
+    result.seconds_[i] = sum / static_cast<double>(costs.size());
+  }
+  return result;
+}
+
 }  // namespace oc

@@ -18,6 +18,10 @@ class StageCosts {
   static StatusOr<StageCosts> Create(const Graph& graph, const Graph* update,
                                      const std::string& kind, const CostTable& costs);
 
+  // The mean of several kinds' costs of one graph, for a plan that takes unlike VCUs to be equally
+  // fast. Precondition: not empty.
+  static StageCosts Mean(const std::vector<const StageCosts*>& costs);
+
   // The candidates: unit i holds the nodes whose origin is origins()[i]. A stage is units [begin,
   // end).
   int units() const { return static_cast<int>(origins_.size()); }

@@ -3,34 +3,45 @@
 #include <algorithm>
 #include <limits>
 
+#include "openclaw/partitioner/shares.h"
+
 namespace oc {
 
-double StageSeconds(const StageSplitOptions& o, int stage, int begin, int end) {
-  const StageCosts& costs = *o.costs[stage];
-  double seconds = costs.Seconds(begin, end);
+std::vector<double> ReplicaSeconds(const StageSplitOptions& o, int stage, int begin, int end) {
+  const StageCosts& any = *o.costs[stage][0];
+  double messages = 0;
   // Forward and gradient cross each boundary once a micro-batch.
-  if (stage > 0) {
-    seconds +=
-        2 * (o.latency_seconds[stage - 1] +
-             o.seconds_per_byte[stage - 1] * static_cast<double>(costs.BoundaryBytes(begin)));
-  }
-  if (stage + 1 < static_cast<int>(o.costs.size())) {
-    seconds += 2 * (o.latency_seconds[stage] +
-                    o.seconds_per_byte[stage] * static_cast<double>(costs.BoundaryBytes(end)));
+  const auto add = [&](int boundary, int at) {
+    messages += 2 * (o.latency_seconds[boundary] +
+                     o.seconds_per_byte[boundary] * static_cast<double>(any.BoundaryBytes(at)));
+  };
+  if (stage > 0) add(stage - 1, begin);
+  if (stage + 1 < static_cast<int>(o.costs.size())) add(stage, end);
+  std::vector<double> seconds;
+  for (const StageCosts* costs : o.costs[stage]) {
+    seconds.push_back(costs->Seconds(begin, end) + messages);
   }
   return seconds;
 }
 
+double StageSeconds(const StageSplitOptions& o, int stage, int begin, int end) {
+  const std::vector<double> seconds = ReplicaSeconds(o, stage, begin, end);
+  if (seconds.size() == 1) return seconds[0];
+  return ShareSeconds(seconds, FastestShares(seconds, o.micro_batches, o.least_share)) /
+         o.micro_batches;
+}
+
 int64_t StageBytes(const StageSplitOptions& o, int stage, int begin, int end) {
-  const StageCosts& costs = *o.costs[stage];
+  const StageCosts& costs = *o.costs[stage][0];
   return costs.StateBytes(begin, end) + o.in_flight[stage] * costs.StashBytes(begin, end);
 }
 
 StatusOr<StageSplit> SplitStages(const StageSplitOptions& o) {
   const int stages = static_cast<int>(o.costs.size());
-  const int n = o.costs[0]->units();
+  const StageCosts& any = *o.costs[0][0];  // where may be cut is the same for all
+  const int n = any.units();
   int places = 0;
-  for (int at = 1; at < n; ++at) places += o.costs[0]->MayCut(at) ? 1 : 0;
+  for (int at = 1; at < n; ++at) places += any.MayCut(at) ? 1 : 0;
   if (places + 1 < stages) {
     return InvalidArgument("plan: ", stages, " stages asked for, the graph can be cut into ",
                            places + 1);
@@ -43,7 +54,7 @@ StatusOr<StageSplit> SplitStages(const StageSplitOptions& o) {
   best[stages][n] = 0;
   for (int s = stages - 1; s >= 0; --s) {
     for (int begin = 0; begin < n; ++begin) {
-      if (s == 0 ? begin != 0 : !o.costs[s]->MayCut(begin)) continue;
+      if (s == 0 ? begin != 0 : !any.MayCut(begin)) continue;
       for (int end = begin + 1; end <= n; ++end) {
         if (best[s + 1][end] == kInfinity) continue;
         const int64_t excess = StageBytes(o, s, begin, end) - o.memory_bytes[s];

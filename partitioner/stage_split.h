@@ -11,10 +11,14 @@
 namespace oc {
 
 struct StageSplitOptions {
-  // One a stage: costs for its kind of VCU (the slowest of its replicas), and its budget.
-  std::vector<const StageCosts*> costs;
+  // For each stage the costs of its replicas, by their kinds of VCU, and the least of their
+  // budgets.
+  std::vector<std::vector<const StageCosts*>> costs;
   std::vector<int64_t> memory_bytes;
-  // Micro-batches that stage s keeps activations of at once.
+  // In a step, shared out over the replicas as is fastest; each takes `least_share` at least.
+  int micro_batches = 1;
+  int least_share = 0;
+  // Micro-batches that a replica of stage s keeps activations of at once.
   std::vector<int> in_flight;
   // Seconds to move so many bytes over the link between stages s and s + 1.
   std::vector<double> seconds_per_byte;
@@ -26,8 +30,11 @@ struct StageSplit {
   double bottleneck_seconds = 0;
 };
 
-// What the search minimises: the largest over the stages of its seconds plus those of its
-// boundaries, each boundary's messages counted on both sides.
+// What each replica of a stage needs for a micro-batch: its computation and the messages of its
+// boundaries, which both sides count.
+std::vector<double> ReplicaSeconds(const StageSplitOptions& options, int stage, int begin, int end);
+// What the search minimises the largest of: a stage's seconds for all micro-batches of a step, over
+// their number.
 double StageSeconds(const StageSplitOptions& options, int stage, int begin, int end);
 int64_t StageBytes(const StageSplitOptions& options, int stage, int begin, int end);
 

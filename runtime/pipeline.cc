@@ -60,6 +60,7 @@ PartitionOptions PartitionOptionsOf(const PipelineOptions& options) {
   o.data_parallel = options.data_parallel;
   o.schedule = options.schedule;
   o.stages = options.stages;
+  o.balance = options.balance;
   o.lower.scratch_bytes = [](int members, int64_t bytes) {
     return AllReduceScratchBytes(members, bytes, DType::kF32);
   };

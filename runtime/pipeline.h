@@ -40,6 +40,7 @@ struct PipelineOptions {
   // kept where the memory allows.
   std::string recompute = "auto";
   std::vector<std::string> stages;  // modules to cut after
+  Balance balance = Balance::kMeasured;
   AmpLevel amp_level = AmpLevel::kO0;
   AllReduce allreduce_algorithm = AllReduce::kAuto;
   int shard = 0;

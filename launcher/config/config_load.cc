@@ -224,6 +224,7 @@ void ReadParallel(const YamlValue* value, Errors* errors, ParallelConfig* parall
                &parallel->schedule);
   section.Enum("recompute", {"auto", "none", "marked", "full"}, &parallel->recompute);
   section.Int("shard", 0, 3, &parallel->shard);
+  section.Enum("balance", {"measured", "even"}, &parallel->balance);
   if (const YamlValue* stages = section.Raw("stages"); stages && !Section::IsAuto(*stages)) {
     if (stages->kind == YamlValue::Kind::kList) {
       section.Strings("stages", &parallel->stages);
@@ -280,8 +281,10 @@ void ReadCluster(const YamlValue* value, Errors* errors, ClusterConfig* cluster)
   }
 }
 
-// micro_batch x gradient_accumulation x data_parallel = global_batch, where all are known; where
-// only some are, what is known must divide it. Chooses an automatic micro-batch.
+// micro_batch x gradient_accumulation x data_parallel = global_batch, where all are known. Without
+// gradient_accumulation any number of micro-batches will do that gives each replica one, for shares
+// may be unequal; without data_parallel what is known must divide it. Chooses an automatic
+// micro-batch.
 void CheckBatch(bool auto_micro_batch, Section* train, ExperimentConfig* c) {
   const int64_t accumulation = c->comm_options.gradient_accumulation.value_or(1);
   const int64_t replicas = c->parallel.data_parallel.value_or(1);
@@ -300,6 +303,16 @@ void CheckBatch(bool auto_micro_batch, Section* train, ExperimentConfig* c) {
   }
   const int64_t known = c->train.micro_batch * accumulation * replicas;
   const bool all = c->comm_options.gradient_accumulation && c->parallel.data_parallel;
+  if (!c->comm_options.gradient_accumulation) {
+    if (global % c->train.micro_batch == 0 && global >= known) return;
+    train->Fail(
+        "global_batch",
+        absl::StrCat("is ", global, ", which does not divide into micro-batches of ",
+                     c->train.micro_batch, " (train.micro_batch), at least one for each of ",
+                     replicas, replicas == 1 ? " replica" : " replicas",
+                     " (parallel.data_parallel); change one of them"));
+    return;
+  }
   if (all ? known == global : global % known == 0) return;
   train->Fail(
       "global_batch",

@@ -265,7 +265,16 @@ TEST(Config, BatchesMustMultiply) {
                         "comm_options.gradient_accumulation 4 x parallel.data_parallel 2 = 64"));
   // Unknown factors must still be able to make it up.
   EXPECT_THAT(Error(Small({"train.micro_batch=32", "train.global_batch=80"})),
-              AllOf(HasSubstr("80"), HasSubstr("32"), HasSubstr("auto"), HasSubstr("multiple")));
+              AllOf(HasSubstr("80"), HasSubstr("micro-batches of 32")));
+  EXPECT_THAT(Error(Small({"train.micro_batch=32", "train.global_batch=96",
+                           "comm_options.gradient_accumulation=2"})),
+              AllOf(HasSubstr("96"), HasSubstr("auto"), HasSubstr("multiple")));
+  // Replicas may take unequal shares, but none may go without.
+  EXPECT_TRUE(
+      Small({"train.micro_batch=32", "train.global_batch=96", "parallel.data_parallel=2"}).ok());
+  EXPECT_THAT(
+      Error(Small({"train.micro_batch=32", "train.global_batch=96", "parallel.data_parallel=4"})),
+      HasSubstr("at least one for each of 4 replicas"));
   EXPECT_TRUE(Small({"train.micro_batch=32", "train.global_batch=96"}).ok());
   const auto automatic = Small({"train.micro_batch=auto", "train.global_batch=96"});
   ASSERT_TRUE(automatic.ok()) << automatic.status();

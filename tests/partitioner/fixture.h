@@ -25,12 +25,13 @@ inline ClusterSpec MakeCluster(int vcus, int64_t memory_bytes = int64_t{4} << 30
   return cluster;
 }
 
-// A second a 10 GFLOP and a second a 10 GB; kernels that need some workspace; every accumulating
-// variant exists.
-inline void AddCosts(const Graph& graph, const Graph* update, CostTable& costs) {
-  for (const CostRequest& r : MissingCosts(graph, update, "sim/1t", costs)) {
+// At speed 1 a second a 10 GFLOP and a second a 10 GB; kernels that need some workspace; every
+// accumulating variant exists.
+inline void AddCosts(const Graph& graph, const Graph* update, CostTable& costs,
+                     const std::string& kind = "sim/1t", double speed = 1) {
+  for (const CostRequest& r : MissingCosts(graph, update, kind, costs)) {
     const OpCost cost = DefaultCost(*r.def, {r.inputs, r.attrs}, r.outputs);
-    costs.Set(r.key, {.seconds = 1e-6 + cost.flops / 1e10 + cost.bytes / 1e10,
+    costs.Set(r.key, {.seconds = (1e-6 + cost.flops / 1e10 + cost.bytes / 1e10) / speed,
                       .workspace_bytes = r.def->name == "linear" ? 192 : 0});
   }
 }

@@ -19,7 +19,7 @@ struct Search {
 
 // Every way to cut, one after the other.
 void Exhaust(const StageSplitOptions& o, int stage, int begin, double so_far, Search& search) {
-  const int stages = static_cast<int>(o.costs.size()), n = o.costs[0]->units();
+  const int stages = static_cast<int>(o.costs.size()), n = o.costs[0][0]->units();
   if (stage + 1 == stages) {
     if (StageBytes(o, stage, begin, n) > o.memory_bytes[stage]) return;
     ++search.count;
@@ -27,7 +27,7 @@ void Exhaust(const StageSplitOptions& o, int stage, int begin, double so_far, Se
     return;
   }
   for (int end = begin + 1; end < n; ++end) {
-    if (!o.costs[0]->MayCut(end) || StageBytes(o, stage, begin, end) > o.memory_bytes[stage])
+    if (!o.costs[0][0]->MayCut(end) || StageBytes(o, stage, begin, end) > o.memory_bytes[stage])
       continue;
     Exhaust(o, stage + 1, end, std::max(so_far, StageSeconds(o, stage, begin, end)), search);
   }
@@ -42,7 +42,7 @@ TEST(StageSplit, EqualsExhaustiveSearch) {
     for (int64_t memory : {all * 2, all * 6 / 10}) {
       StageSplitOptions o;
       for (int s = 0; s < stages; ++s) {
-        o.costs.push_back(&*fast);
+        o.costs.push_back({&*fast});
         o.memory_bytes.push_back(memory);
         o.in_flight.push_back(stages - s);
         o.latency_seconds.push_back(1e-6 * s);
@@ -71,7 +71,7 @@ TEST(StageSplit, SaysHowMuchIsMissing) {
   const Planned p = PlanModel(Lopsided(), 1, 1, 2);
   auto costs = StageCosts::Create(p.joint, &p.update, "sim/1t", p.costs);
   ASSERT_TRUE(costs.ok());
-  StageSplitOptions o{.costs = {&*costs}, .memory_bytes = {1000}, .in_flight = {1}};
+  StageSplitOptions o{.costs = {{&*costs}}, .memory_bytes = {1000}, .in_flight = {1}};
   const auto split = SplitStages(o);
   EXPECT_EQ(split.status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_NE(split.status().message().find("exceeds"), absl::string_view::npos) << split.status();
