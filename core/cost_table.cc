@@ -21,6 +21,7 @@ std::string CostTable::ToJson() const {
                  {"workspace_bytes", e.workspace_bytes},
                  {"opaque_bytes", e.opaque_bytes},
                  {"supported", e.supported}};
+    if (!e.substitute.empty()) list[key]["substitute"] = e.substitute;
   }
   return json{{"format", "openclaw-profile"}, {"version", 1}, {"entries", std::move(list)}}.dump(
       1, ' ', false, json::error_handler_t::replace);
@@ -39,9 +40,9 @@ StatusOr<CostTable> CostTable::FromJson(const std::string& text) {
     const json& entries = root.at("entries");
     if (!entries.is_object()) return DataLoss("profile: entries are no object");
     for (const auto& [key, e] : entries.items()) {
-      table.Set(key,
-                {e.at("seconds").get<double>(), e.at("workspace_bytes").get<int64_t>(),
-                 e.at("opaque_bytes").get<std::vector<int64_t>>(), e.value("supported", true)});
+      table.Set(key, {e.at("seconds").get<double>(), e.at("workspace_bytes").get<int64_t>(),
+                      e.at("opaque_bytes").get<std::vector<int64_t>>(), e.value("supported", true),
+                      e.value("substitute", "")});
     }
   } catch (const json::exception& e) {
     return DataLoss("profile: damaged: ", e.what());

@@ -59,6 +59,9 @@ class PreparedOp {
   virtual std::vector<int64_t> opaque_bytes() const { return {}; }
   // Which code runs it: "onednn", "cpu", "reference", ...
   virtual const char* implementation() const = 0;
+  // Where the device has no kernel of its own: what stands in for it (devices/substitute.h), for
+  // plans and reports; else empty.
+  virtual std::string substitute() const { return {}; }
 };
 
 // A point in a queue's work. Carries the status of the work before it: what waits inherits it.

@@ -115,6 +115,10 @@ class TrainingRun {
                 " replicas, ", plan.micro_batches, " micro-batches of ", plan.micro_batch, ", ",
                 plan.schedule, ", predicted ", plan.predicted_step_seconds * 1e3, " ms a step");
     for (const std::string& advice : plan.advice) OC_LOG_WARNING("plan: ", advice);
+    for (const Substitute& s : plan.substitutes) {
+      OC_LOG_WARNING("plan: ", s.vcu, " lacks ", s.op, ": it runs ", s.by, " (", s.calls,
+                     " calls, ", s.seconds * 1e3, " ms a step)");
+    }
     OC_ASSIGN_OR_RETURN(MetricsWriter metrics,
                         MetricsWriter::Open(run_dir_ + "/metrics.jsonl", pipeline_.step()));
     metrics_.emplace(std::move(metrics));
@@ -249,6 +253,7 @@ class TrainingRun {
     if (e_.data.unigram_entropy.has_value()) {
       summary_.more.emplace_back("unigram_entropy", *e_.data.unigram_entropy);
     }
+    summary_.substitutes = pipeline_.plan().substitutes;
     summary_.vcus.resize(pipeline_.plan().vcus.size());
     for (size_t r = 0; r < parts.size(); ++r) {
       const json part = json::parse(parts[r], nullptr, /*allow_exceptions=*/false);
@@ -301,6 +306,10 @@ class TrainingRun {
       std::printf("  process %d: %.1f MiB predicted, %.1f MiB achieved\n", p.rank,
                   static_cast<double>(p.predicted_bytes) / 1048576,
                   static_cast<double>(p.achieved_bytes) / 1048576);
+    }
+    for (const Substitute& s : summary_.substitutes) {
+      std::printf("  slow path: %s lacks %s: it ran %s (%d calls a step)\n", s.vcu.c_str(),
+                  s.op.c_str(), s.by.c_str(), s.calls);
     }
     int64_t slow = 0;
     for (const ImplementationCount& c : pipeline_.executor().implementations()) {

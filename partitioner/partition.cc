@@ -76,7 +76,7 @@ StatusOr<PlannedProgram> DynamicGraphPartitioner::Realize(Plan plan,
   OC_RETURN_IF_ERROR(Verify(planned.program, cluster_));
   OC_ASSIGN_OR_RETURN(planned.simulation,
                       Simulate(planned.program, cluster_, costs_, options.simulate));
-  Predict(planned.simulation, planned.program, planned.plan);
+  Predict(planned.simulation, planned.program, cluster_, costs_, planned.plan);
   return planned;
 }
 
@@ -164,10 +164,12 @@ StatusOr<PlannedProgram> DynamicGraphPartitioner::Partition(const PartitionOptio
     if (options.schedule != "auto") OC_RETURN_IF_ERROR(FindSchedule(options.schedule).status());
     return reason;
   }
-  for (int tried = 0; tried < kClimbs;) {
+  // A plan that takes unlike VCUs to be alike must not learn better from the simulator.
+  const int climbs = options.balance == Balance::kEven ? 0 : kClimbs;
+  for (int tried = 0; tried < climbs;) {
     const double rate = best->rate;
     for (const PlanCandidate& neighbour : search.Neighbours(best->candidate)) {
-      if (tried++ == kClimbs) break;
+      if (tried++ == climbs) break;
       // One that does not fit, or that its schedule cannot run, is passed by.
       try_candidate(neighbour, kGain).IgnoreError();
       if (best->rate > rate) break;

@@ -65,6 +65,10 @@ std::string PlanText(const PlannedProgram& planned, const Graph& graph,
                           v.step_seconds * 1e3, v.bubble_fraction * 100, v.state_bytes / 1048576.0,
                           v.step_bytes / 1048576.0);
   }
+  for (const Substitute& s : plan.substitutes) {
+    absl::StrAppendFormat(&text, "  %s lacks %s: %s; %d calls, %.3f ms a step\n", s.vcu, s.op, s.by,
+                          s.calls, s.seconds * 1e3);
+  }
   for (const std::string& line : plan.advice) absl::StrAppend(&text, "  advice: ", line, "\n");
   return text;
 }

@@ -83,6 +83,11 @@ std::string Plan::ToJson() const {
                             {"predicted_step_bytes", v.step_bytes},
                             {"predicted_peak_bytes", v.state_bytes + v.step_bytes}});
   }
+  root["substitutes"] = json::array();
+  for (const Substitute& s : substitutes) {
+    root["substitutes"].push_back(
+        {{"vcu", s.vcu}, {"op", s.op}, {"by", s.by}, {"calls", s.calls}, {"seconds", s.seconds}});
+  }
   return root.dump(1);
 }
 
@@ -110,6 +115,10 @@ StatusOr<Plan> Plan::FromJson(const std::string& text) {
                            v.value("predicted_bubble_fraction", 0.0),
                            v.value("predicted_state_bytes", int64_t{0}),
                            v.value("predicted_step_bytes", int64_t{0})});
+    }
+    for (const json& s : root.value("substitutes", json::array())) {
+      plan.substitutes.push_back({s.value("vcu", ""), s.value("op", ""), s.value("by", ""),
+                                  s.value("calls", 0), s.value("seconds", 0.0)});
     }
     return plan;
   } catch (const json::exception& e) {

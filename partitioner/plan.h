@@ -30,6 +30,15 @@ struct VcuPrediction {
   int64_t step_bytes = 0;
 };
 
+// An op that a VCU's device lacks, and what stands in for it there.
+struct Substitute {
+  std::string vcu;
+  std::string op;      // name, types, attributes
+  std::string by;      // "decomposed into mul, add"; "on cpu/avx512/1t, with copies"
+  int calls = 0;       // in a step
+  double seconds = 0;  // of them, in a step; part of the prediction
+};
+
 struct Plan {
   int64_t micro_batch = 1;  // samples
   int micro_batches = 1;    // in a step, over all replicas
@@ -40,6 +49,7 @@ struct Plan {
   // Filled from the simulator.
   double predicted_step_seconds = 0;
   std::vector<VcuPrediction> vcus;
+  std::vector<Substitute> substitutes;
   std::vector<std::string> advice;
 
   int pipeline_depth() const { return static_cast<int>(stages.size()); }

@@ -104,8 +104,7 @@ StatusOr<PlanCandidate> PlanSearch::CandidateOf(const BatchShape& shape,
     }
     split.costs.push_back(std::move(costs));
     split.memory_bytes.push_back(memory);
-    split.in_flight.push_back(schedule == "gpipe" ? per_replica
-                                                  : std::min(per_replica, depth - s));
+    split.in_flight.push_back(schedule == "gpipe" ? per_replica : std::min(per_replica, depth - s));
     if (s + 1 == depth) continue;
     const LinkCurve& link = cluster_.link(placement[s][0], placement[s + 1][0]);
     constexpr int64_t kLarge = int64_t{4} << 20;
@@ -128,9 +127,9 @@ StatusOr<PlanCandidate> PlanSearch::CandidateOf(const BatchShape& shape,
   for (int s = 0; s < depth; ++s) {
     const int end = s + 1 < depth ? candidate.begins[s + 1] : units();
     const std::vector<double> seconds = ReplicaSeconds(split, s, candidate.begins[s], end);
-    candidate.shares.push_back(alike_
-                                   ? EvenShares(replicas, shape.micro_batches)
-                                   : FastestShares(seconds, shape.micro_batches, split.least_share));
+    candidate.shares.push_back(
+        alike_ ? EvenShares(replicas, shape.micro_batches)
+               : FastestShares(seconds, shape.micro_batches, split.least_share));
     const double stage = StageSeconds(split, s, candidate.begins[s], end);
     sum += stage;
     slowest = std::max(slowest, stage);
@@ -227,9 +226,9 @@ Plan PlanSearch::ToPlan(const PlanCandidate& candidate) const {
     const std::vector<int>& shares = candidate.shares[s];
     StagePlan stage{.first_origin = first};
     stage.last_origin = s + 1 < depth ? origins[candidate.begins[s + 1]] - 1 : origins.back();
-    stage.owner = candidate.alternating ? AlternatingOwners(candidate.vcus[s], shares,
-                                                            StageSecondsOf(candidate, s))
-                                        : ConsecutiveOwners(candidate.vcus[s], shares);
+    stage.owner = candidate.alternating
+                      ? AlternatingOwners(candidate.vcus[s], shares, StageSecondsOf(candidate, s))
+                      : ConsecutiveOwners(candidate.vcus[s], shares);
     // Who takes no micro-batch need not hold the weights.
     for (size_t r = 0; r < shares.size(); ++r) {
       if (shares[r] > 0) stage.vcus.push_back(candidate.vcus[s][r]);

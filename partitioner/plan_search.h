@@ -62,7 +62,7 @@ class PlanSearch {
   const ClusterSpec& cluster_;
   const PartitionOptions& options_;
   std::map<std::string, StageCosts> costs_;  // by kind
-  std::vector<int> fixed_cuts_;              // first units of the later stages, where modules name them
+  std::vector<int> fixed_cuts_;  // first units of the later stages, where modules name them
   bool alike_ = true;
 };
 

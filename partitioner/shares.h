@@ -8,9 +8,9 @@
 namespace oc {
 
 // seconds[r]: what replica r needs for one micro-batch, above 0. The shares that end soonest: each
-// micro-batch goes to the replica that would end it first, which is optimal for equal jobs. `least`:
-// what each takes at least; `micro_batches` must be at least that times the replicas. Ties go to the
-// first.
+// micro-batch goes to the replica that would end it first, which is optimal for equal jobs.
+// `least`: what each takes at least; `micro_batches` must be at least that times the replicas. Ties
+// go to the first.
 std::vector<int> FastestShares(const std::vector<double>& seconds, int micro_batches,
                                int least = 0);
 // As even as possible; the first take one more.

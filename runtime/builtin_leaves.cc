@@ -19,9 +19,14 @@ StatusOr<std::vector<std::unique_ptr<Device>>> DiscoverSimWithReference() {
 
 }  // namespace
 
-DeviceRegistry BuiltinLeaves() {
+DeviceRegistry BuiltinLeaves(std::shared_ptr<const KernelRegistry> own) {
   DeviceRegistry registry;
-  registry.Add(ThroughTable<&DiscoverCpusWithReference>("cpu"));
+  if (own == nullptr) {
+    registry.Add(ThroughTable<&DiscoverCpusWithReference>("cpu"));
+  } else {
+    // A table is one a process and cannot hold them: these devices are used as they are.
+    registry.Add({"cpu", [own] { return DiscoverCpus(ReferenceKernels(), own); }});
+  }
   registry.Add(ThroughTable<&DiscoverReference>("reference"));
   registry.Add(ThroughTable<&DiscoverSimWithReference>("sim"));
   return registry;

@@ -9,6 +9,7 @@
 #include "openclaw/core/logging.h"
 #include "openclaw/devices/modules.h"
 #include "openclaw/devices/plugin.h"
+#include "openclaw/devices/substitute.h"
 
 namespace oc {
 
@@ -117,6 +118,24 @@ StatusOr<std::vector<Wanted>> WantedOnHost(const DiscoverOptions& options, const
 
 }  // namespace
 
+// One slice of the host's processors for all VCUs of this process, made when an op first needs it.
+class Cluster::HostSubstitutes {
+ public:
+  explicit HostSubstitutes(Device* device) : device_(device) {}
+  StatusOr<Slice*> Get() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (slice_ == nullptr) {
+      OC_ASSIGN_OR_RETURN(slice_, device_->CreateSlice({.threads = 1}));
+    }
+    return slice_.get();
+  }
+
+ private:
+  Device* device_;
+  std::mutex mutex_;
+  std::unique_ptr<Slice> slice_;
+};
+
 Cluster::~Cluster() {
   if (heartbeat_ != nullptr) heartbeat_->Stop();
 }
@@ -127,8 +146,9 @@ std::vector<Vcu*> Cluster::local() const {
   return result;
 }
 
-StatusOr<DeviceRegistry> LeavesWithPlugins(const std::vector<std::string>& plugins) {
-  DeviceRegistry registry = BuiltinLeaves();
+StatusOr<DeviceRegistry> LeavesWithPlugins(const std::vector<std::string>& plugins,
+                                           std::shared_ptr<const KernelRegistry> own) {
+  DeviceRegistry registry = BuiltinLeaves(std::move(own));
   for (const std::string& path : plugins) {
     OC_ASSIGN_OR_RETURN(DeviceLeaf leaf, LoadPlugin(path));
     if (registry.Find(leaf.name).ok()) {
@@ -184,6 +204,8 @@ StatusOr<Cluster> Cluster::Discover(const DiscoverOptions& options) {
     device_of.push_back((*list)[next[w.device]++ % list->size()]);
     ++sharers[device_of.back()];
   }
+  // Where ops go that a device lacks and that have no decomposition.
+  cluster.substitutes_ = std::make_shared<HostSubstitutes>((*cpus)[0]);
   std::vector<VcuSpec> mine;
   std::vector<std::unique_ptr<Slice>> slices;
   bool shared = false;
@@ -210,7 +232,11 @@ StatusOr<Cluster> Cluster::Discover(const DiscoverOptions& options) {
       const size_t entries = std::max<size_t>(1, options.config.entries.size());
       return Annotate(made.status(), absl::StrCat("cluster.", i % entries));
     }
-    std::unique_ptr<Slice> slice = *std::move(made);
+    SubstituteHost host;  // what the host's own slices lack has nowhere else to go
+    if (&device != (*cpus)[0]) {
+      host = [s = cluster.substitutes_] { return s->Get(); };
+    }
+    std::unique_ptr<Slice> slice = WithSubstitutes(*std::move(made), std::move(host));
     mine.push_back({.name = absl::StrCat(wanted[i].device, ":", job.rank(), ".", mine.size()),
                     .device = wanted[i].device,
                     .kind = slice->kind(),

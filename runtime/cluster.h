@@ -12,6 +12,7 @@
 #include "openclaw/comm/job.h"
 #include "openclaw/core/config.h"
 #include "openclaw/devices/device.h"
+#include "openclaw/devices/host/kernel.h"
 #include "openclaw/runtime/vcu.h"
 
 namespace oc {
@@ -55,21 +56,25 @@ class Cluster {
 
  private:
   struct Health;
+  class HostSubstitutes;
   Cluster() = default;
 
   ClusterSpec spec_;
   std::unique_ptr<Job> job_;
   std::vector<std::unique_ptr<Device>> devices_;
+  std::shared_ptr<HostSubstitutes> substitutes_;  // outlives the VCUs
   std::vector<std::unique_ptr<Vcu>> vcus_;
   std::shared_ptr<Health> health_;
   std::unique_ptr<Heartbeat> heartbeat_;
 };
 
-// The leaves that were built in.
-DeviceRegistry BuiltinLeaves();
+// The leaves that were built in. `own`: kernels of the user's for the leaf cpu, asked before its
+// own: those of ops that only the user knows (examples/own_op.cc), or better ones.
+DeviceRegistry BuiltinLeaves(std::shared_ptr<const KernelRegistry> own = nullptr);
 // The same, those of plugins, by file, and those of modules beside the library (a plugin of that
 // name stands before a module), which are opened when their devices are wanted. Errors of
 // LoadPlugin; kInvalidArgument where two plugins, or a plugin and a built-in leaf, have one name.
-StatusOr<DeviceRegistry> LeavesWithPlugins(const std::vector<std::string>& plugins);
+StatusOr<DeviceRegistry> LeavesWithPlugins(const std::vector<std::string>& plugins,
+                                           std::shared_ptr<const KernelRegistry> own = nullptr);
 
 }  // namespace oc

@@ -12,6 +12,8 @@
 #include "openclaw/core/status.h"
 #include "openclaw/core/tensor.h"
 #include "openclaw/core/trace.h"
+#include "openclaw/devices/device.h"
+#include "openclaw/devices/host/kernel.h"
 #include "openclaw/graph/autodiff.h"
 #include "openclaw/graph/builder.h"
 #include "openclaw/graph/file/graph_file.h"

@@ -120,7 +120,8 @@ StatusOr<std::vector<CostRequest>> ToMeasure(Slice& slice, const Graph& graph, c
       const bool same = op == nullptr
                             ? !known->supported
                             : known->supported && op->workspace_bytes() == known->workspace_bytes &&
-                                  op->opaque_bytes() == known->opaque_bytes;
+                                  op->opaque_bytes() == known->opaque_bytes &&
+                                  op->substitute() == known->substitute;
       if (same) continue;
     }
     wanted.push_back(std::move(r));
@@ -148,8 +149,9 @@ StatusOr<CostTable> MeasureCosts(Slice& slice, const std::vector<CostRequest>& r
   }
   if (!options.measure) {
     for (const Candidate& c : candidates) {
-      table.Set(c.request->key,
-                {.workspace_bytes = c.op->workspace_bytes(), .opaque_bytes = c.op->opaque_bytes()});
+      table.Set(c.request->key, {.workspace_bytes = c.op->workspace_bytes(),
+                                 .opaque_bytes = c.op->opaque_bytes(),
+                                 .substitute = c.op->substitute()});
     }
     return table;
   }
@@ -210,7 +212,8 @@ StatusOr<CostTable> MeasureCosts(Slice& slice, const std::vector<CostRequest>& r
     std::nth_element(c.seconds.begin(), c.seconds.begin() + c.seconds.size() / 2, c.seconds.end());
     table.Set(c.request->key, {.seconds = c.seconds[c.seconds.size() / 2],
                                .workspace_bytes = c.op->workspace_bytes(),
-                               .opaque_bytes = c.op->opaque_bytes()});
+                               .opaque_bytes = c.op->opaque_bytes(),
+                               .substitute = c.op->substitute()});
   }
   return table;
 }

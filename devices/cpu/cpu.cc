@@ -8,7 +8,8 @@
 
 namespace oc {
 StatusOr<std::vector<std::unique_ptr<Device>>> DiscoverCpus(
-    const std::shared_ptr<const KernelRegistry>& fallback) {
+    const std::shared_ptr<const KernelRegistry>& fallback,
+    const std::shared_ptr<const KernelRegistry>& own) {
   auto kernels = std::make_shared<KernelRegistry>();
   OC_RETURN_IF_ERROR(cpu::RegisterOneDnn(*kernels));
   cpu::RegisterNative(*kernels);
@@ -23,7 +24,8 @@ StatusOr<std::vector<std::unique_ptr<Device>>> DiscoverCpus(
     options.info.memory_bytes = node.memory_bytes;
     options.dtypes = {DType::kF32, DType::kBF16, DType::kI32,
                       DType::kI64, DType::kU8,   DType::kBool};
-    options.kernels = {kernels};
+    if (own != nullptr) options.kernels.push_back(own);
+    options.kernels.push_back(kernels);
     if (fallback != nullptr) {
       options.dtypes.push_back(DType::kF64);
       options.dtypes.push_back(DType::kF16);

@@ -13,9 +13,11 @@ namespace oc {
 // group's limit where that is less. Model: the widest instruction set that the kernels use:
 // "amx_bf16", "avx512_bf16", "avx512", "avx2" or "baseline".
 //
-// `fallback` (may be null) is asked for what the leaf has no kernel of its own for, op by op.
+// `own` (may be null) holds kernels of the user's, asked first. `fallback` (may be null) is asked
+// for what neither has, op by op.
 // Discovery is kFailedPrecondition where hwloc or oneDNN cannot start.
 StatusOr<std::vector<std::unique_ptr<Device>>> DiscoverCpus(
-    const std::shared_ptr<const KernelRegistry>& fallback);
+    const std::shared_ptr<const KernelRegistry>& fallback,
+    const std::shared_ptr<const KernelRegistry>& own = nullptr);
 
 }  // namespace oc

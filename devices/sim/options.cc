@@ -51,6 +51,14 @@ std::string ReadDTypes(const std::string& text, SimOptions& options) {
   return "";
 }
 
+std::string ReadLacks(const std::string& text, SimOptions& options) {
+  for (const auto part : absl::StrSplit(text, ',')) {
+    options.lacks.emplace_back(absl::StripAsciiWhitespace(part));
+    if (options.lacks.back().empty()) return "a list of ops, such as layer_norm,softmax";
+  }
+  return "";
+}
+
 const std::map<std::string, Reader>& Readers() {
   static const std::map<std::string, Reader> readers = {
       {"speed", Number(&SimOptions::speed, false)},
@@ -59,6 +67,7 @@ const std::map<std::string, Reader>& Readers() {
       {"latency_us", Number(&SimOptions::latency_us, true)},
       {"bandwidth_gbps", Number(&SimOptions::bandwidth_gbps, false)},
       {"dtypes", &ReadDTypes},
+      {"lacks", &ReadLacks},
       {"fail_at", Count(&SimOptions::fail_at)},
       {"never_signal_at", Count(&SimOptions::never_signal_at)},
       {"faults_on", &ReadQueueName},
@@ -109,6 +118,9 @@ std::string CostName(const SimOptions& options) {
     parts.push_back(absl::StrCat(
         "dtypes=", absl::StrJoin(options.dtypes, "+",
                                  [](std::string* out, DType t) { out->append(Name(t)); })));
+  }
+  if (!options.lacks.empty()) {
+    parts.push_back(absl::StrCat("lacks=", absl::StrJoin(options.lacks, "+")));
   }
   return absl::StrJoin(parts, ",");
 }

@@ -20,8 +20,9 @@ struct SimOptions {
   double memory_gbps = 0.4;  // 1e9 bytes a second at speed 1
   // A copy between host and device takes at least latency + bytes / bandwidth.
   double latency_us = 0;
-  double bandwidth_gbps = 0;  // 1e9 bytes a second; 0: no limit
-  std::vector<DType> dtypes;  // that ops may have; empty: all
+  double bandwidth_gbps = 0;       // 1e9 bytes a second; 0: no limit
+  std::vector<DType> dtypes;       // that ops may have; empty: all
+  std::vector<std::string> lacks;  // ops that the unit has no kernel for
 
   // Faults, by the number of ops enqueued (from 1 on; 0: none).
   int64_t fail_at = 0;           // this op and all work after it: kUnavailable, the device is lost

@@ -58,7 +58,7 @@ class SimSlice : public Slice {
   }
 
   StatusOr<std::unique_ptr<PreparedOp>> Prepare(const OpRequest& request) override {
-    const std::string lacking = DTypeThatIsLacking(request);
+    const std::string lacking = WhatIsLacking(request);
     if (!lacking.empty()) return Unimplemented(lacking);
     auto kernel = std::make_shared<SimKernel>();
     OC_ASSIGN_OR_RETURN(kernel->kernel, CreateKernel(kernels_, request, options_.threads, kind_));
@@ -67,7 +67,7 @@ class SimSlice : public Slice {
     return std::unique_ptr<PreparedOp>(std::make_unique<SimOp>(std::move(kernel)));
   }
   StatusOr<OpSupport> Support(const OpRequest& request) override {
-    std::string lacking = DTypeThatIsLacking(request);
+    std::string lacking = WhatIsLacking(request);
     if (!lacking.empty()) return OpSupport{.reason = std::move(lacking)};
     OC_ASSIGN_OR_RETURN(OpSupport support,
                         KernelSupport(kernels_, request, options_.threads, kind_));
@@ -80,8 +80,13 @@ class SimSlice : public Slice {
   }
 
  private:
-  // Empty, or which dtype of the request the unit is told not to have.
-  std::string DTypeThatIsLacking(const OpRequest& request) const {
+  // Empty, or which op or dtype of the request the unit is told not to have.
+  std::string WhatIsLacking(const OpRequest& request) const {
+    const std::vector<std::string>& lacks = unit_->options.lacks;
+    if (std::find(lacks.begin(), lacks.end(), request.def->name) != lacks.end()) {
+      return absl::StrCat("op ", ToString(request), " on ", kind_,
+                          ": no kernel, as the unit's option 'lacks' has it");
+    }
     for (const auto* types : {&request.inputs, &request.outputs}) {
       for (const TensorType& t : *types) {
         if (std::find(dtypes_.begin(), dtypes_.end(), t.dtype) != dtypes_.end()) continue;

@@ -206,6 +206,22 @@ static int32_t relu_grad(const struct plain_op* op, const float* const* in, floa
   for (int64_t i = 0; i < op->out[0].n; ++i) out[0][i] = in[1][i] > 0 ? in[0][i] : 0;
   return OC_OK;
 }
+/* Not the product's: examples/own_op.cc adds the op, its gradient and its kernels for processors. */
+static int32_t softsign(const struct plain_op* op, const float* const* in, float* const* out,
+                        oc_error* error) {
+  (void)error;
+  for (int64_t i = 0; i < op->out[0].n; ++i) out[0][i] = in[0][i] / (1 + fabsf(in[0][i]));
+  return OC_OK;
+}
+static int32_t softsign_grad(const struct plain_op* op, const float* const* in, float* const* out,
+                             oc_error* error) {
+  (void)error;
+  for (int64_t i = 0; i < op->out[0].n; ++i) {
+    const float d = 1 + fabsf(in[1][i]);
+    out[0][i] = in[0][i] / (d * d);
+  }
+  return OC_OK;
+}
 /* The second operand may be a suffix of the first. */
 static int32_t add(const struct plain_op* op, const float* const* in, float* const* out,
                    oc_error* error) {
@@ -447,6 +463,8 @@ static const struct kernel {
     {"linear_grad_weight", linear_grad_weight, no_attrs, 1},
     {"relu", relu, no_attrs, 0},
     {"relu_grad", relu_grad, no_attrs, 0},
+    {"softsign", softsign, no_attrs, 0},
+    {"softsign_grad", softsign_grad, no_attrs, 0},
     {"add", add, no_attrs, 0},
     {"accumulate", add, no_attrs, 0},
     {"mul", mul, no_attrs, 0},

@@ -52,7 +52,14 @@ std::function<Status(GradContext&)> FromInput(const char* name) {
 }
 
 Val SigmoidOf(GraphBuilder& b, Val x) { return b.Op("sigmoid", {x}); }
-Val TanhOf(GraphBuilder& b, Val x) { return b.Op("tanh", {x}); }
+
+// Halves in f32 and back, for formulas that lose digits.
+Val Widened(GraphBuilder& b, Val x) {
+  return SizeInBits(b.type(x).dtype) < 32 ? b.Cast(x, DType::kF32) : x;
+}
+Val Narrowed(GraphBuilder& b, Val x, DType dtype) {
+  return b.type(x).dtype == dtype ? x : b.Cast(x, dtype);
+}
 
 constexpr double kGeluCubic = 0.044715;
 const double kSqrtTwoOverPi = std::sqrt(2.0 / M_PI);
@@ -129,8 +136,11 @@ OpDef Gelu() {
   };
   def.decompose = [](GraphBuilder& b, const Ids& in, const Attributes& attrs) -> StatusOr<Ids> {
     OC_RETURN_IF_ERROR(ExpectTanh("gelu", attrs));
-    const Val x = {in[0]};
-    return Ids{b.Mul(x, b.Scale(TanhOf(b, GeluInner(b, x)), 0.5, 0.5)).id};
+    // (1 + tanh(u)) / 2 is sigmoid(2u), without its cancellation where u is far below 0.
+    const DType dtype = b.type({in[0]}).dtype;
+    const Val x = Widened(b, {in[0]});
+    const Val s = SigmoidOf(b, b.Scale(GeluInner(b, x), 2.0));
+    return Ids{Narrowed(b, b.Mul(x, s), dtype).id};
   };
   return def;
 }
@@ -190,14 +200,17 @@ OpDef GeluGrad() {
     OC_RETURN_IF_ERROR(ExpectApproximate(args.attrs));
     return InferUnaryGrad(args);
   };
-  // (1 + t) / 2 + x/2 (1 - t^2) u', t = tanh(u), u' = sqrt(2/pi) (1 + 3 * 0.044715 x^2).
+  // s + 2 x s (1 - s) u', s = sigmoid(2u), u' = sqrt(2/pi) (1 + 3 * 0.044715 x^2). The two terms
+  // nearly cancel around x = -0.75, which halves would not survive.
   def.decompose = [](GraphBuilder& b, const Ids& in, const Attributes& attrs) -> StatusOr<Ids> {
     OC_RETURN_IF_ERROR(ExpectTanh("gelu_grad", attrs));
-    const Val dy = {in[0]}, x = {in[1]};
-    const Val t = TanhOf(b, GeluInner(b, x));
+    const DType dtype = b.type({in[1]}).dtype;
+    const Val dy = Widened(b, {in[0]}), x = Widened(b, {in[1]});
+    const Val u = GeluInner(b, x);
+    const Val s = SigmoidOf(b, b.Scale(u, 2.0)), rest = SigmoidOf(b, b.Scale(u, -2.0));
     const Val slope = b.Scale(b.Mul(x, x), 3 * kSqrtTwoOverPi * kGeluCubic, kSqrtTwoOverPi);
-    const Val second = b.Mul(b.Mul(b.Scale(x, 0.5), b.Scale(b.Mul(t, t), -1.0, 1.0)), slope);
-    return Ids{b.Mul(dy, b.Add(b.Scale(t, 0.5, 0.5), second)).id};
+    const Val factor = b.Scale(b.Mul(b.Mul(x, rest), slope), 2.0, 1.0);
+    return Ids{Narrowed(b, b.Mul(dy, b.Mul(s, factor)), dtype).id};
   };
   return def;
 }

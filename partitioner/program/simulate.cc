@@ -1,6 +1,7 @@
 #include "openclaw/partitioner/program/simulate.h"
 
 #include <algorithm>
+#include <map>
 
 #include "openclaw/graph/cost_key.h"
 
@@ -82,7 +83,38 @@ StatusOr<Simulation> Simulate(const Program& program, const ClusterSpec& cluster
   return result;
 }
 
-void Predict(const Simulation& simulation, const Program& program, Plan& plan) {
+namespace {
+
+std::vector<Substitute> FindSubstitutes(const Program& program, const ClusterSpec& cluster,
+                                        const CostTable& costs) {
+  std::vector<Substitute> found;
+  for (size_t vcu = 0; vcu < program.vcus.size(); ++vcu) {
+    const VcuProgram& v = program.vcus[vcu];
+    std::vector<int> runs(v.segments.size(), 0);
+    for (const Command& c : v.commands) {
+      if (c.kind == CommandKind::kCompute) ++runs[c.segment];
+    }
+    std::map<std::string, size_t> index;
+    for (size_t s = 0; s < v.segments.size(); ++s) {
+      for (const Call& call : v.segments[s].calls) {
+        const CostEntry* entry = costs.Find(CostKey(*call.def, call.attrs, call.input_types,
+                                                    call.accumulate, cluster.vcus[vcu].kind));
+        if (entry == nullptr || entry->substitute.empty() || runs[s] == 0) continue;
+        const auto [it, is_new] = index.try_emplace(call.cost_key, found.size());
+        if (is_new) found.push_back({v.name, call.cost_key, entry->substitute});
+        found[it->second].calls += runs[s];
+        found[it->second].seconds += runs[s] * entry->seconds;
+      }
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+void Predict(const Simulation& simulation, const Program& program, const ClusterSpec& cluster,
+             const CostTable& costs, Plan& plan) {
+  plan.substitutes = FindSubstitutes(program, cluster, costs);
   plan.predicted_step_seconds = simulation.step_seconds;
   plan.vcus.clear();
   for (size_t i = 0; i < program.vcus.size(); ++i) {

@@ -33,7 +33,8 @@ struct Simulation {
 StatusOr<Simulation> Simulate(const Program& program, const ClusterSpec& cluster,
                               const CostTable& costs, const SimulateOptions& options = {});
 
-// Puts the prediction into the plan.
-void Predict(const Simulation& simulation, const Program& program, Plan& plan);
+// Puts the prediction into the plan, and what stands in for ops that devices lack.
+void Predict(const Simulation& simulation, const Program& program, const ClusterSpec& cluster,
+             const CostTable& costs, Plan& plan);
 
 }  // namespace oc

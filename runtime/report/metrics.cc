@@ -89,6 +89,14 @@ std::string ToJson(const RunSummary& s) {
                                 {"predicted_bytes", process.predicted_bytes},
                                 {"achieved_bytes", process.achieved_bytes}});
   }
+  if (!s.substitutes.empty()) out["substitutes"] = ordered_json::array();
+  for (const Substitute& x : s.substitutes) {
+    out["substitutes"].push_back({{"vcu", x.vcu},
+                                  {"op", x.op},
+                                  {"by", x.by},
+                                  {"calls", x.calls},
+                                  {"predicted_seconds", Number(x.seconds)}});
+  }
   ordered_json line = ordered_json::object();
   line["summary"] = std::move(out);
   return Dump(line);

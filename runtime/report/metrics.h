@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "openclaw/core/status.h"
+#include "openclaw/partitioner/plan.h"
 
 namespace oc {
 
@@ -60,7 +61,8 @@ struct RunSummary {
   double throughput = 0;
   std::vector<VcuSummary> vcus;
   std::vector<ProcessSummary> processes;
-  std::vector<NamedValue> more;  // unigram_entropy, ...
+  std::vector<Substitute> substitutes;  // ops that devices lacked, and what stood in
+  std::vector<NamedValue> more;         // unigram_entropy, ...
 };
 
 // Each as one line of JSON, without its end.

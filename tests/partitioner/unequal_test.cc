@@ -33,13 +33,13 @@ TEST(Shares, AreTheFastest) {
   for (uint64_t i = 0; i < 60; ++i) {
     const auto w = rng.Block(1, i);
     std::vector<double> seconds;
-    for (uint32_t r = 0; r < 2 + w[0] % 3; ++r) seconds.push_back(0.1 + rng.Block(2 + r, i)[1] % 97);
+    for (uint32_t r = 0; r < 2 + w[0] % 3; ++r)
+      seconds.push_back(0.1 + rng.Block(2 + r, i)[1] % 97);
     const int total = static_cast<int>(1 + w[1] % 12);
     double best = 1e300;
     std::vector<int> shares;
-    ForShares(static_cast<int>(seconds.size()), total, shares, [&](const std::vector<int>& s) {
-      best = std::min(best, ShareSeconds(seconds, s));
-    });
+    ForShares(static_cast<int>(seconds.size()), total, shares,
+              [&](const std::vector<int>& s) { best = std::min(best, ShareSeconds(seconds, s)); });
     const std::vector<int> found = FastestShares(seconds, total);
     EXPECT_EQ(std::accumulate(found.begin(), found.end(), 0), total);
     EXPECT_DOUBLE_EQ(ShareSeconds(seconds, found), best);

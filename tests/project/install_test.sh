@@ -25,4 +25,5 @@ unset LD_LIBRARY_PATH
 cd "$tree"
 "$tree/build/consumer"
 "$tree/build/examples/train_mlp" 10
+"$tree/build/examples/own_op" "$(find "$tree/build/examples" -name "libplain_device*")"
 "$tree/prefix/bin/ocl" --version

@@ -132,6 +132,28 @@ TEST_F(SimDevicesTest, MeasuredCostsFollowTheKnob) {
   EXPECT_GT(slow_seconds, 2.5 * fast_seconds);
 }
 
+// A unit without some ops runs them decomposed or on the host, says so, and counts it.
+TEST_F(SimDevicesTest, MissingOpsAreMadeUpForAndListed) {
+  // The linear layers have a decomposition, the loss has none.
+  const std::map<std::string, std::string> lacks = {
+      {"lacks", "linear,linear_grad_weight,cross_entropy,cross_entropy_grad"}};
+  ExpectSameCurve({{.device = "cpu", .cores = 1}, Sim(lacks)}, 1, 2);
+  int decomposed = 0, moved = 0;
+  for (const Substitute& s : pipeline_->plan().substitutes) {
+    EXPECT_EQ(s.vcu, "sim:0.1");
+    EXPECT_GT(s.calls, 0);
+    EXPECT_GT(s.seconds, 0);
+    decomposed += s.by.starts_with("decomposed into ") ? 1 : 0;
+    moved += s.by.starts_with("on cpu/") && s.by.ends_with(", with copies") ? 1 : 0;
+    EXPECT_EQ(s.op.starts_with("linear"), s.by.starts_with("decomposed")) << s.op << " " << s.by;
+  }
+  EXPECT_GE(decomposed, 4);
+  EXPECT_GE(moved, 2);
+  auto read = Plan::FromJson(pipeline_->plan().ToJson());
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->substitutes.size(), pipeline_->plan().substitutes.size());
+}
+
 // Ops are counted on the compute queue, so that profiling does not count.
 TEST_F(SimDevicesTest, ALostDeviceEndsTheStepOfAPipeline) {
   ExpectFailure({{"fail_at", "150"}, {"faults_on", "compute"}}, 2, 1,

@@ -1,0 +1,33 @@
+// The two kinds of stand-in. Internal to devices/substitute.cc.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "openclaw/devices/device.h"
+
+namespace oc {
+
+class SubstituteOp : public PreparedOp {
+ public:
+  virtual Status Enqueue(Queue& queue, std::span<const BufferRange> inputs,
+                         std::span<const BufferRange> outputs, BufferRange workspace) = 0;
+};
+
+// Runs `op` on `queue`, whether it is the device's own or a stand-in.
+Status EnqueueAny(Queue& queue, PreparedOp& op, std::span<const BufferRange> inputs,
+                  std::span<const BufferRange> outputs, BufferRange workspace);
+
+using PrepareFunction = std::function<StatusOr<std::unique_ptr<PreparedOp>>(const OpRequest&)>;
+
+// The op as simpler ops, each from `prepare`; values between them lie in the workspace.
+// kUnimplemented: there is no decomposition, or one of its ops cannot be prepared (says which).
+StatusOr<std::unique_ptr<SubstituteOp>> MakeDecomposedOp(const OpRequest& request,
+                                                         const PrepareFunction& prepare);
+
+// The op on `host`, with copies through memory of `host`. `device` makes the events that tell when
+// copies are done. kUnimplemented: `host` lacks it too, or it has outputs in a form of its own.
+StatusOr<std::unique_ptr<SubstituteOp>> MakeHostOp(const OpRequest& request, Slice& device,
+                                                   Slice& host, double timeout_seconds);
+
+}  // namespace oc
