@@ -1,8 +1,8 @@
 // How good the planner's shares and cuts are on unlike VCUs, against every integer share or every
 // cut, all of them run; beside the same VCUs treated alike, and beside the sum of each one alone.
 //
-//   balance --vcus sim:speed=1,sim:speed=2,sim:speed=4 --model gpt-tiny --replicas 3 --micro-batches 7
-//   balance --vcus cpu,opencl --model lenet --depth 2 --micro-batches 8
+//   balance --vcus sim:speed=1,sim:speed=2,sim:speed=4 --model gpt-tiny --replicas 3
+//   --micro-batches 7 balance --vcus cpu,opencl --model lenet --depth 2 --micro-batches 8
 //
 // One line a plan, then one JSON line. Everything is run once for --seconds; the planner's, the
 // even one and the fastest others then take turns for --rounds, and their medians are compared, so
@@ -83,12 +83,14 @@ struct Case {
   std::unique_ptr<Dataset> data;
 };
 
-// The tiny ones are for simulated units, whose arithmetic must fit into the time that they simulate.
+// The tiny ones are for simulated units, whose arithmetic must fit into the time that they
+// simulate.
 StatusOr<Case> MakeCase(const std::string& name) {
   const auto gpt = [](int64_t width, int64_t context) -> StatusOr<Case> {
     OC_ASSIGN_OR_RETURN(
-        Graph model, models::Gpt2({.layers = 4, .width = width, .heads = 4, .context = context,
-                                   .vocabulary = 64}));
+        Graph model,
+        models::Gpt2(
+            {.layers = 4, .width = width, .heads = 4, .context = context, .vocabulary = 64}));
     return Case{std::move(model),
                 MakeSyntheticTokens({.size = 512, .context = context, .vocabulary = 64})};
   };
@@ -129,19 +131,18 @@ class Bench {
                        Balance balance, const std::string& plan, double seconds) {
     OC_ASSIGN_OR_RETURN(Case c, MakeCase(flags_.model));
     OC_ASSIGN_OR_RETURN(Cluster cluster, Cluster::Discover({.config = {.entries = vcus}}));
-    OC_ASSIGN_OR_RETURN(
-        auto pipeline,
-        ElasticPipeline::Create(
-            c.model, cluster, HybridOptimizer(AdamW{.lr = 1e-4}, {.clip_norm = 1}),
-            {.micro_batch = flags_.micro_batch,
-             .global_batch = int64_t{flags_.micro_batch} * flags_.micro_batches,
-             .pipeline_depth = depth,
-             .data_parallel = replicas,
-             .recompute = "none",
-             .balance = balance,
-             .plan_json = plan,
-             .profile_path = profile_.string(),
-             .profile_seconds = 2}));
+    OC_ASSIGN_OR_RETURN(auto pipeline,
+                        ElasticPipeline::Create(
+                            c.model, cluster, HybridOptimizer(AdamW{.lr = 1e-4}, {.clip_norm = 1}),
+                            {.micro_batch = flags_.micro_batch,
+                             .global_batch = int64_t{flags_.micro_batch} * flags_.micro_batches,
+                             .pipeline_depth = depth,
+                             .data_parallel = replicas,
+                             .recompute = "none",
+                             .balance = balance,
+                             .plan_json = plan,
+                             .profile_path = profile_.string(),
+                             .profile_seconds = 2}));
     plan_ = pipeline->plan();
     if (first_.empty()) {
       OC_ASSIGN_OR_RETURN(const StageCosts costs,
@@ -205,8 +206,8 @@ std::string NameOf(const Plan& plan) {
     for (int v : s.vcus) {
       shares.push_back(absl::StrCat(v, " x", std::count(s.owner.begin(), s.owner.end(), v)));
     }
-    stages.push_back(absl::StrCat(s.first_origin, "..", s.last_origin, " on ",
-                                  absl::StrJoin(shares, " ")));
+    stages.push_back(
+        absl::StrCat(s.first_origin, "..", s.last_origin, " on ", absl::StrJoin(shares, " ")));
   }
   return absl::StrJoin(stages, "; ");
 }
@@ -293,16 +294,15 @@ Status Run(const Flags& flags) {
   }
   for (int round = 0; round < flags.rounds; ++round) {
     for (Entry& e : finalists) {
-      OC_ASSIGN_OR_RETURN(const double rate,
-                          bench.Run(flags.vcus, flags.depth, flags.replicas, Balance::kMeasured,
-                                    e.plan, flags.seconds));
+      OC_ASSIGN_OR_RETURN(const double rate, bench.Run(flags.vcus, flags.depth, flags.replicas,
+                                                       Balance::kMeasured, e.plan, flags.seconds));
       e.rates.push_back(rate);
     }
   }
   for (Entry& e : finalists) e.rate = Median(e.rates);
-  const auto best = std::max_element(
-      finalists.begin(), finalists.end(),
-      [](const Entry& a, const Entry& b) { return a.rate < b.rate; });
+  const auto best =
+      std::max_element(finalists.begin(), finalists.end(),
+                       [](const Entry& a, const Entry& b) { return a.rate < b.rate; });
   std::printf(
       "{\"model\": \"%s\", \"tried\": %d, \"refused\": %d, \"planned\": \"%s\", "
       "\"planned_rate\": %.1f, \"best\": \"%s\", \"best_rate\": %.1f, \"of_best\": %.3f, "

@@ -37,12 +37,13 @@ function(oc_library name)
 endfunction()
 
 # oc_public_headers(OUT FOLDER): the headers of a folder that users may include, relative to the
-# project. Those of leaves (devices/<x>/, comm/<x>/) and of the command are not among them.
+# project. Those of leaves (devices/<x>/, comm/<x>/; devices/host/ is none) and of the command are
+# not among them.
 function(oc_public_headers out folder)
   set(headers)
   if(folder STREQUAL "devices" OR folder STREQUAL "comm")
     file(GLOB headers CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}
-      ${PROJECT_SOURCE_DIR}/${folder}/*.h)
+      ${PROJECT_SOURCE_DIR}/${folder}/*.h ${PROJECT_SOURCE_DIR}/${folder}/host/*.h)
   elseif(NOT folder STREQUAL "launcher")
     file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}
       ${PROJECT_SOURCE_DIR}/${folder}/*.h)

@@ -71,8 +71,8 @@ class SubstituteSlice : public Slice {
     if (own.ok() || !absl::IsUnimplemented(own.status())) return own;
     constexpr int kDeepest = 8;
     if (depth == kDeepest) return own;
-    auto decomposed = MakeDecomposedOp(
-        request, [&](const OpRequest& r) { return PrepareHere(r, depth + 1); });
+    auto decomposed =
+        MakeDecomposedOp(request, [&](const OpRequest& r) { return PrepareHere(r, depth + 1); });
     if (decomposed.ok()) return decomposed;
     return Unimplemented(own.status().message(), "; ", decomposed.status().message());
   }

@@ -15,10 +15,10 @@ namespace oc {
 // when it is first needed, from any thread; must outlive the slices that use it.
 using SubstituteHost = std::function<StatusOr<Slice*>()>;
 
-// `slice` with the ops that it lacks. Everything else is passed through, errors included: an op that
-// cannot be made up for is the error of `slice`, and why the others cannot. A host of null: only
-// decompositions. Variants that add to their outputs (OpRequest::accumulate) are not made up for:
-// lowering adds by an op of its own. An op on the host blocks the queue's thread, at most
+// `slice` with the ops that it lacks. Everything else is passed through, errors included: an op
+// that cannot be made up for is the error of `slice`, and why the others cannot. A host of null:
+// only decompositions. Variants that add to their outputs (OpRequest::accumulate) are not made up
+// for: lowering adds by an op of its own. An op on the host blocks the queue's thread, at most
 // `timeout_seconds` for each of its copies.
 std::unique_ptr<Slice> WithSubstitutes(std::unique_ptr<Slice> slice, SubstituteHost host,
                                        double timeout_seconds = 60);

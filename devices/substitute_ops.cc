@@ -107,8 +107,7 @@ class Decomposer {
       if (node.def->is_view) root_[node.outputs[0]] = root_[node.inputs[0]];
     }
     for (size_t i = 0; i < inputs.size(); ++i) {
-      places_[inputs[i]] = {Place::In::kInput, static_cast<int>(i), 0,
-                            request.inputs[i].bytes()};
+      places_[inputs[i]] = {Place::In::kInput, static_cast<int>(i), 0, request.inputs[i].bytes()};
       placed_.insert(inputs[i]);
     }
     for (size_t i = 0; i < results.size(); ++i) {
@@ -116,8 +115,7 @@ class Decomposer {
       // An output that may share memory with an input is written when all has been read.
       const bool shares = (i < request.def->reuse.size() && request.def->reuse[i] >= 0) ||
                           (i < request.def->updates.size() && request.def->updates[i] >= 0);
-      const Place output = {Place::In::kOutput, static_cast<int>(i), 0,
-                            request.outputs[i].bytes()};
+      const Place output = {Place::In::kOutput, static_cast<int>(i), 0, request.outputs[i].bytes()};
       if (shares || !placed_.insert(v).second) {
         copies_.push_back({v, output});
       } else {
@@ -195,9 +193,9 @@ class Decomposer {
 
   const OpRequest& request_;
   const Graph& graph_;
-  std::vector<int> root_;       // through views
-  std::vector<Place> places_;   // by value
-  std::set<int> placed_;        // inputs and outputs
+  std::vector<int> root_;      // through views
+  std::vector<Place> places_;  // by value
+  std::set<int> placed_;       // inputs and outputs
   std::vector<std::pair<int, Place>> copies_;
   std::vector<int> first_, last_;
 };
@@ -219,8 +217,8 @@ StatusOr<std::unique_ptr<SubstituteOp>> MakeDecomposedOp(const OpRequest& reques
   OC_ASSIGN_OR_RETURN(const std::vector<int> results, def.decompose(b, inputs, request.attrs));
   OC_ASSIGN_OR_RETURN(const Graph graph, b.Finish());
   if (results.size() != request.outputs.size()) {
-    return Internal("the decomposition of ", def.name, " has ", results.size(),
-                    " outputs, the op ", request.outputs.size());
+    return Internal("the decomposition of ", def.name, " has ", results.size(), " outputs, the op ",
+                    request.outputs.size());
   }
   std::vector<std::string> names;
   for (const Node& node : graph.nodes) {
@@ -286,8 +284,8 @@ class HostOp : public SubstituteOp {
                  std::span<const BufferRange> outputs, BufferRange) override {
     std::lock_guard<std::mutex> lock(mutex_);  // one staging memory
     for (size_t i = 0; i < inputs.size(); ++i) {
-      OC_RETURN_IF_ERROR(queue.CopyToHost(
-          host_.HostView(inputs_[i]), {inputs[i].buffer, inputs[i].offset, inputs_[i].bytes}));
+      OC_RETURN_IF_ERROR(queue.CopyToHost(host_.HostView(inputs_[i]),
+                                          {inputs[i].buffer, inputs[i].offset, inputs_[i].bytes}));
     }
     OC_RETURN_IF_ERROR(queue.Record(*copied_));
     OC_RETURN_IF_ERROR(copied_->Wait(timeout_seconds_));
@@ -295,9 +293,8 @@ class HostOp : public SubstituteOp {
     OC_RETURN_IF_ERROR(queue_->Record(*done_));
     OC_RETURN_IF_ERROR(done_->Wait(timeout_seconds_));
     for (size_t i = 0; i < outputs.size(); ++i) {
-      OC_RETURN_IF_ERROR(
-          queue.CopyFromHost({outputs[i].buffer, outputs[i].offset, outputs_[i].bytes},
-                             host_.HostView(outputs_[i])));
+      OC_RETURN_IF_ERROR(queue.CopyFromHost(
+          {outputs[i].buffer, outputs[i].offset, outputs_[i].bytes}, host_.HostView(outputs_[i])));
     }
     // The staging memory is used again by the next run, on whatever queue.
     OC_RETURN_IF_ERROR(queue.Record(*copied_));

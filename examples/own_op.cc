@@ -15,12 +15,11 @@ oc::StatusOr<std::shared_ptr<const oc::OpRegistry>> OpsWithSoftsign() {
   const auto as_first = [](const oc::InferArgs& args) -> oc::StatusOr<std::vector<oc::TensorType>> {
     return std::vector<oc::TensorType>{args.inputs[0]};
   };
-  OC_RETURN_IF_ERROR(ops->Add({.name = "softsign",
-                               .infer = as_first,
-                               .gradient = [](oc::GradContext& c) {
-                                 c.Set(0, c.b.Op("softsign_grad", {c.grad(), c.input(0)}));
-                                 return oc::OkStatus();
-                               }}));
+  OC_RETURN_IF_ERROR(
+      ops->Add({.name = "softsign", .infer = as_first, .gradient = [](oc::GradContext& c) {
+                  c.Set(0, c.b.Op("softsign_grad", {c.grad(), c.input(0)}));
+                  return oc::OkStatus();
+                }}));
   OC_RETURN_IF_ERROR(
       ops->Add({.name = "softsign_grad", .min_inputs = 2, .max_inputs = 2, .infer = as_first}));
   return ops;
@@ -46,8 +45,8 @@ oc::Status SoftsignGrad(const oc::OpRequest& r, const oc::KernelArgs& args) {
 
 // What a device has no kernel for is said when an op is prepared, before anything runs.
 oc::KernelFactory ForF32(oc::KernelFunction function) {
-  return [function](const oc::OpRequest& r, int threads)
-             -> oc::StatusOr<std::unique_ptr<oc::HostKernel>> {
+  return [function](const oc::OpRequest& r,
+                    int threads) -> oc::StatusOr<std::unique_ptr<oc::HostKernel>> {
     if (r.inputs[0].dtype != oc::DType::kF32) {
       return oc::Unimplemented(oc::ToString(r), ": there is f32");
     }
@@ -82,9 +81,9 @@ oc::StatusOr<double> Train(const std::string& plugin, std::vector<oc::ClusterEnt
   OC_ASSIGN_OR_RETURN(const oc::DeviceRegistry devices,
                       oc::LeavesWithPlugins({plugin}, SoftsignKernels()));
   OC_ASSIGN_OR_RETURN(const oc::Graph model, Model());
-  OC_ASSIGN_OR_RETURN(oc::Cluster cluster,
-                      oc::Cluster::Discover({.config = {.entries = std::move(entries)},
-                                             .registry = &devices}));
+  OC_ASSIGN_OR_RETURN(
+      oc::Cluster cluster,
+      oc::Cluster::Discover({.config = {.entries = std::move(entries)}, .registry = &devices}));
   OC_ASSIGN_OR_RETURN(auto pipeline, oc::ElasticPipeline::Create(
                                          model, cluster, oc::Sgd{.lr = 0.1, .momentum = 0.9},
                                          {.micro_batch = 8,

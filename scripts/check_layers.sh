@@ -33,6 +33,7 @@ echo "$files" | { grep -E '\.(h|cc)$' || true; } |
     }
     function leaf(path,   part) {  # "devices/cpu" of a file in a leaf, else ""
       split(path, part, "/")
+      if (part[2] == "host") return ""  # what devices in host memory share; no device itself
       if ((part[1] == "devices" || part[1] == "comm") && part[3] != "")
         return part[1] "/" part[2]
       return ""
