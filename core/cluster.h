@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,8 @@ struct VcuSpec {
   int64_t memory_bytes = 0;  // budget for state and step arenas
   std::vector<DType> dtypes;
   Enforcement enforcement = Enforcement::kNone;
+  // Of a cluster file: what only this kind of device takes, as SliceOptions::options.
+  std::map<std::string, std::string> options;
 };
 
 // Seconds to move a message, piecewise linear between measured sizes, proportional above the

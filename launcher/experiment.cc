@@ -1,5 +1,7 @@
 #include "openclaw/launcher/experiment.h"
 
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstring>
 #include <ctime>
@@ -9,6 +11,7 @@
 
 #include "openclaw/graph/file/graph_file.h"
 #include "openclaw/graph/models/models.h"
+#include "openclaw/launcher/config/cluster_file.h"
 
 namespace oc {
 
@@ -85,7 +88,28 @@ StatusOr<Cluster> OpenCluster(const ExperimentConfig& config) {
     options.vcus = static_cast<int>(config.comm_options.pipeline_depth.value_or(1) *
                                     config.parallel.data_parallel.value_or(1));
   }
+  std::vector<std::string> kinds;  // that a file claims, by entry
+  if (!config.cluster.file.empty()) {
+    OC_ASSIGN_OR_RETURN(const ClusterSpec file,
+                        LoadCluster(config.cluster.file, /*need_links=*/false));
+    char host[256] = "";
+    gethostname(host, sizeof(host) - 1);
+    OC_ASSIGN_OR_RETURN(options.config.entries, EntriesOn(file, host));
+    options.config.file.clear();
+    for (const VcuSpec& v : file.vcus) {
+      if (v.host.empty() || v.host == host) kinds.push_back(v.kind);
+    }
+  }
   OC_ASSIGN_OR_RETURN(Cluster cluster, Cluster::Discover(options));
+  for (const auto& vcu : cluster.vcus()) {
+    // Alone a process has all entries, under a launcher the one of its local rank.
+    const size_t entry = cluster.job().world_size() > 1 ? cluster.job().local_rank() : vcu->index();
+    if (kinds.empty() || kinds[entry % kinds.size()].empty()) continue;
+    if (kinds[entry % kinds.size()] != vcu->slice().kind()) {
+      return InvalidArgument(config.cluster.file, ": VCU ", entry % kinds.size(), " is said to be ",
+                             kinds[entry % kinds.size()], ", this host has ", vcu->slice().kind());
+    }
+  }
   OC_ASSIGN_OR_RETURN(auto texts, cluster.job().AllGather(FormatConfig(config), "configuration",
                                                           options.timeout_seconds));
   OC_ASSIGN_OR_RETURN(const ExperimentConfig first, ParseConfig(texts[0], "rank 0"));

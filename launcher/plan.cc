@@ -42,7 +42,8 @@ Status MeasureFor(VcuSpec& v, const DeviceRegistry& registry, const TrainingGrap
     return no_costs(
         absl::StrCat("it has ", v.threads, " threads, this machine's ", v.device, " ", threads));
   }
-  OC_ASSIGN_OR_RETURN(auto slice, devices[0]->CreateSlice({.threads = v.threads}));
+  OC_ASSIGN_OR_RETURN(auto slice,
+                      devices[0]->CreateSlice({.threads = v.threads, .options = v.options}));
   if (v.kind.empty()) v.kind = slice->kind();
   if (v.kind != slice->kind()) {
     return no_costs(absl::StrCat("this machine measures kind ", slice->kind()));

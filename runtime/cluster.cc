@@ -165,7 +165,7 @@ StatusOr<DeviceRegistry> LeavesWithPlugins(const std::vector<std::string>& plugi
 StatusOr<Cluster> Cluster::Discover(const DiscoverOptions& options) {
   if (!options.config.file.empty()) {
     return InvalidArgument("cluster: ", options.config.file,
-                           " describes machines for planning; to train, list entries or say auto");
+                           " is a file for the command ocl; here, list entries or say auto");
   }
   OC_ASSIGN_OR_RETURN(const DeviceRegistry found_here, LeavesWithPlugins(options.config.plugins));
   const DeviceRegistry& registry = options.registry != nullptr ? *options.registry : found_here;

@@ -10,6 +10,8 @@ packages=(
   libopenmpi-dev openmpi-bin libdnnl-dev libprotobuf-dev protobuf-compiler libabsl-dev libboost-dev
   libyaml-cpp-dev nlohmann-json3-dev libcli11-dev libspdlog-dev libhwloc-dev zlib1g-dev
   libgtest-dev libgmock-dev libbenchmark-dev
+  # a second kind of device: OpenCL on the processor
+  pocl-opencl-icd ocl-icd-opencl-dev opencl-headers libclblast-dev
   # what the examples train on
   dataset-fashion-mnist fortunes
 )

@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "openclaw/launcher/config/device_options.h"
 #include "openclaw/launcher/config/section.h"
 #include "openclaw/launcher/config/yaml_value.h"
 
@@ -49,6 +50,9 @@ void ReadVcu(const YamlValue& value, const std::string& path, Errors* errors,
   ReadDTypes(&section, &vcu);
   for (const char* key : {"device", "memory"}) {
     if (section.Raw(key) == nullptr) section.Fail(key, "is missing");
+  }
+  if (const YamlValue* own = vcu.device.empty() ? nullptr : section.Raw(vcu.device)) {
+    config::ReadDeviceOptions(*own, vcu.device, &section, &vcu.options);
   }
   section.Finish();
   if (vcu.device.empty() || vcu.memory_bytes == 0) return;  // reported
@@ -130,8 +134,8 @@ void ReadPair(const YamlValue& value, const std::string& path, Errors* errors,
   if (!one_way) cluster->links[ends[1] * n + ends[0]] = curve;
 }
 
-void ReadLinks(const YamlValue* value, const std::string& top_where, Errors* errors,
-               ClusterSpec* cluster) {
+void ReadLinks(const YamlValue* value, const std::string& top_where, bool need_links,
+               Errors* errors, ClusterSpec* cluster) {
   const size_t n = cluster->vcus.size();
   cluster->links.assign(n * n, LinkCurve());
   Section section(value, "links", errors);
@@ -156,6 +160,10 @@ void ReadLinks(const YamlValue* value, const std::string& top_where, Errors* err
   if (!errors->empty()) return;
   for (size_t i = 0; i < n * n; ++i) {
     if (i / n == i % n || !cluster->links[i].points.empty()) continue;
+    if (!need_links) {
+      cluster->links[i] = LinkCurve::Of(0, 1e15);
+      continue;
+    }
     return errors->Add(
         value == nullptr ? top_where : value->where,
         absl::StrCat("no link from ", cluster->vcus[i / n].name, " to ", cluster->vcus[i % n].name,
@@ -165,7 +173,8 @@ void ReadLinks(const YamlValue* value, const std::string& top_where, Errors* err
 
 }  // namespace
 
-StatusOr<ClusterSpec> ParseCluster(const std::string& text, const std::string& source) {
+StatusOr<ClusterSpec> ParseCluster(const std::string& text, const std::string& source,
+                                   bool need_links) {
   OC_ASSIGN_OR_RETURN(YamlValue root, config::ParseYaml(text, source));
   ClusterSpec cluster;
   Errors errors;
@@ -183,16 +192,36 @@ StatusOr<ClusterSpec> ParseCluster(const std::string& text, const std::string& s
     }
   }
   OC_RETURN_IF_ERROR(errors.ToStatus());
-  ReadLinks(links, root.where, &errors, &cluster);
+  ReadLinks(links, root.where, need_links, &errors, &cluster);
   OC_RETURN_IF_ERROR(errors.ToStatus());
   const Status valid = cluster.Validate();
   if (!valid.ok()) return Annotate(valid, source);
   return cluster;
 }
 
-StatusOr<ClusterSpec> LoadCluster(const std::string& path) {
+StatusOr<ClusterSpec> LoadCluster(const std::string& path, bool need_links) {
   OC_ASSIGN_OR_RETURN(std::string text, config::ReadTextFile(path));
-  return ParseCluster(text, path);
+  return ParseCluster(text, path, need_links);
+}
+
+StatusOr<std::vector<ClusterEntry>> EntriesOn(const ClusterSpec& cluster, const std::string& host) {
+  std::vector<ClusterEntry> entries;
+  std::vector<std::string> hosts;
+  for (const VcuSpec& v : cluster.vcus) {
+    if (!v.host.empty() && v.host != host) {
+      hosts.push_back(v.host);
+      continue;
+    }
+    entries.push_back({.device = v.device,
+                       .cores = v.threads,
+                       .memory_bytes = v.memory_bytes,
+                       .options = v.options});
+  }
+  if (entries.empty()) {
+    return InvalidArgument("cluster: no VCU of the file is on host ", host, "; it has those of ",
+                           absl::StrJoin(hosts, ", "));
+  }
+  return entries;
 }
 
 }  // namespace oc

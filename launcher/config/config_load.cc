@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "openclaw/launcher/config/config.h"
+#include "openclaw/launcher/config/device_options.h"
 #include "openclaw/launcher/config/model_keys.h"
 #include "openclaw/launcher/config/section.h"
 #include "openclaw/launcher/config/yaml_value.h"
@@ -17,6 +18,7 @@ using config::kMaxInt;
 using config::ModelKey;
 using config::ModelKeys;
 using config::Section;
+using config::ReadDeviceOptions;
 using config::YamlEntry;
 using config::YamlValue;
 
@@ -235,24 +237,6 @@ void ReadParallel(const YamlValue* value, Errors* errors, ParallelConfig* parall
   section.Finish();
 }
 
-// `sim: {speed: 2, dtypes: [f32, i32]}`: texts for the device to check; a list joined by commas.
-void ReadDeviceOptions(const YamlValue& value, Section* section, ClusterEntry* entry) {
-  const auto bad = [&] {
-    section->FailValue(entry->device, value,
-                       "a map of the device's own options, each a value or a list of values");
-  };
-  if (value.kind != YamlValue::Kind::kMap) return bad();
-  for (const YamlEntry& option : value.entries) {
-    const bool list = option.value.kind == YamlValue::Kind::kList;
-    std::vector<std::string> parts;
-    for (const YamlValue& part : list ? option.value.items : std::vector{option.value}) {
-      if (part.kind != YamlValue::Kind::kScalar) return bad();
-      parts.push_back(part.scalar);
-    }
-    entry->options[option.key] = absl::StrJoin(parts, ",");
-  }
-}
-
 void ReadCluster(const YamlValue* value, Errors* errors, ClusterConfig* cluster) {
   if (value == nullptr || value->kind == YamlValue::Kind::kNull || Section::IsAuto(*value)) return;
   if (value->kind == YamlValue::Kind::kScalar && !value->scalar.empty()) {
@@ -274,7 +258,7 @@ void ReadCluster(const YamlValue* value, Errors* errors, ClusterConfig* cluster)
     if (section.Raw("device") == nullptr) {
       section.Fail("device", "is missing, such as cpu");
     } else if (const YamlValue* own = section.Raw(entry.device)) {
-      ReadDeviceOptions(*own, &section, &entry);
+      ReadDeviceOptions(*own, entry.device, &section, &entry.options);
     }
     section.Finish();
     cluster->entries.push_back(std::move(entry));

@@ -50,6 +50,28 @@ TEST(ClusterFile, OneVcuNeedsNoLinks) {
   EXPECT_TRUE(ParseCluster("vcus: [{device: cpu, memory: 1GiB}]", "c.yaml").ok());
 }
 
+TEST(ClusterFile, EntriesToTrainWith) {
+  const char* const text = R"(
+vcus:
+  - {device: cpu, threads: 2, memory: 4GiB, host: a}
+  - {device: sim, memory: 1GiB, sim: {speed: 2, dtypes: [f32, i32]}, count: 2}
+  - {device: cpu, memory: 1GiB, host: b}
+)";
+  EXPECT_THAT(std::string(ParseCluster(text, "c.yaml").status().message()), HasSubstr("no link"));
+  const auto cluster = ParseCluster(text, "c.yaml", /*need_links=*/false);
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  const auto entries = EntriesOn(*cluster, "a");
+  ASSERT_TRUE(entries.ok()) << entries.status();
+  ASSERT_EQ(entries->size(), 3u);
+  EXPECT_EQ((*entries)[0].cores, 2);
+  EXPECT_EQ((*entries)[0].memory_bytes, int64_t{4} << 30);
+  EXPECT_EQ((*entries)[2].device, "sim");
+  EXPECT_EQ((*entries)[2].options.at("dtypes"), "f32,i32");
+  const auto only = ParseCluster("vcus: [{device: cpu, memory: 1GiB, host: b}]", "c.yaml");
+  ASSERT_TRUE(only.ok());
+  EXPECT_THAT(std::string(EntriesOn(*only, "a").status().message()), HasSubstr("host a"));
+}
+
 TEST(ClusterFile, ErrorsNameLineAndCause) {
   const std::string vcus = "vcus: [{device: cpu, memory: 1GiB, count: 2}]\n";
   EXPECT_THAT(ErrorOf("vcus: []"), HasSubstr("c.yaml:1: `vcus` must be a list"));
