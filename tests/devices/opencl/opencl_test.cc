@@ -255,11 +255,11 @@ TEST_F(OpenClTest, MemoryOfAnotherSliceIsRefused) {
 }
 
 TEST_F(OpenClTest, WhatItLacksIsNamed) {
-  const OpRequest request = Request("relu", {{DType::kBF16, {2, 3}}});
+  const OpRequest request = Request("relu", {{DType::kF64, {2, 3}}});
   const Status status = slice_->Prepare(request).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
   EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr("relu"), HasSubstr("bf16"), HasSubstr(slice_->kind()),
+              AllOf(HasSubstr("relu"), HasSubstr("f64"), HasSubstr(slice_->kind()),
                     HasSubstr("there are f32")));
   auto support = slice_->Support(request);
   ASSERT_TRUE(support.ok()) << support.status();
