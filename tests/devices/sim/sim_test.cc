@@ -300,12 +300,12 @@ TEST_F(SimTest, AnErrorComesWithEveryLaterEventAlsoOfQueuesThatWait) {
   EXPECT_EQ(Done(*queue_), OkStatus());
   EXPECT_EQ(queue_->Enqueue(*op, in, out, {}), OkStatus());
   Enqueue(*queue_, "exp", 0, 20);
-  EXPECT_EQ(Done(*queue_).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Done(*queue_).code(), absl::StatusCode::kOutOfRange);
   EXPECT_EQ(Done(*second), OkStatus());
   EXPECT_EQ(queue_->Record(*event_), OkStatus());
   EXPECT_EQ(second->WaitFor(*event_), OkStatus());
   const Status status = Done(*second);
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
   EXPECT_THAT(Message(status), HasSubstr("label 7"));
   // What came after the error was left out.
   queue_ = *slice_->CreateQueue("third");
