@@ -55,7 +55,7 @@ void OpPlan::Product(const ProductStep& p) {
     Kernel("movement", "clear").Add(p.c).Int(p.m).Int(p.n).Int(p.ldc).Items(p.m * p.n);
     return;
   }
-  if (limits_.is_cpu && p.m >= kTileRows && p.n >= kTileColumns) {
+  if (limits_.is_cpu && p.m >= kTileRows) {
     Tiles(p);
     return;
   }

@@ -136,7 +136,7 @@ class OpPlan {
     return std::get<KernelStep>(steps_.back());
   }
   // Nothing where the product is empty; c is cleared (or kept, where beta is 1) where k is 0. By
-  // CLBlast, but for products on a processor that fill a tile.
+  // CLBlast, but for products on a processor with the rows of a tile.
   void Product(const ProductStep& product);
   // Floats of the workspace.
   Operand Reserve(int64_t floats);
