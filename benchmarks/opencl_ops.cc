@@ -57,8 +57,9 @@ class Direct {
     std::vector<cl_platform_id> ids(platforms);
     CheckCl(clGetPlatformIDs(platforms, ids.data(), nullptr), "clGetPlatformIDs");
     // Accelerators first, as the leaf has it.
-    for (const cl_device_type type : {CL_DEVICE_TYPE_GPU | CL_DEVICE_TYPE_ACCELERATOR,
-                                      static_cast<int>(CL_DEVICE_TYPE_CPU)}) {
+    constexpr cl_device_type kTypes[] = {CL_DEVICE_TYPE_GPU | CL_DEVICE_TYPE_ACCELERATOR,
+                                         CL_DEVICE_TYPE_CPU};
+    for (const cl_device_type type : kTypes) {
       for (cl_platform_id id : ids) {
         if (device_ == nullptr) clGetDeviceIDs(id, type, 1, &device_, nullptr);
       }
@@ -99,11 +100,10 @@ class Direct {
     for (int i = 0; i < n; ++i) {
       const CLBlastStatusCode code =
           CLBlastSgemm(CLBlastLayoutRowMajor, of(p.transpose_a), of(p.transpose_b),
-                       static_cast<size_t>(p.m), static_cast<size_t>(p.n),
-                       static_cast<size_t>(p.k), 1.0f, memory_[0], 0,
-                       static_cast<size_t>(p.transpose_a ? p.m : p.k), memory_[1], 0,
-                       static_cast<size_t>(p.transpose_b ? p.k : p.n), 0.0f, memory_[2], 0,
-                       static_cast<size_t>(p.n), &queue_, nullptr);
+                       static_cast<size_t>(p.m), static_cast<size_t>(p.n), static_cast<size_t>(p.k),
+                       1.0f, memory_[0], 0, static_cast<size_t>(p.transpose_a ? p.m : p.k),
+                       memory_[1], 0, static_cast<size_t>(p.transpose_b ? p.k : p.n), 0.0f,
+                       memory_[2], 0, static_cast<size_t>(p.n), &queue_, nullptr);
       OC_CHECK(code == CLBlastSuccess, "CLBlastSgemm: ", static_cast<int>(code));
     }
     CheckCl(clFinish(queue_), "clFinish");

@@ -39,10 +39,11 @@ void Ratios::Add(const std::string& name, int threads, double flops, const Sampl
   for (size_t i = 0; i < ours.seconds().size(); ++i) {
     ratios.push_back(direct.seconds()[i] / ours.seconds()[i]);
   }
-  const Ratio r = {name,           threads, flops, Median(ours.seconds()), Median(direct.seconds()),
+  const Ratio r = {name,          threads, flops, Median(ours.seconds()), Median(direct.seconds()),
                    Median(ratios)};
   if (list_.empty()) {
-    std::printf("%-40s %8s %10s %8s %8s %6s\n", "op", "threads", "ms", "GFLOP/s", "direct", "ratio");
+    std::printf("%-40s %8s %10s %8s %8s %6s\n", "op", "threads", "ms", "GFLOP/s", "direct",
+                "ratio");
   }
   list_.push_back(r);
   std::printf("%-40s %8d %10.4f %8.1f %8.1f %6.2f\n", r.name.c_str(), r.threads, r.ours * 1e3,
@@ -65,9 +66,10 @@ void Ratios::PrintSummary(const std::string& library) const {
     below += r.value < kGoal ? 1 : 0;
     if (r.value < lowest->value) lowest = &r;
   }
-  std::printf("%d ops against %s called directly: ratio of all %.2f, lowest %.2f (%s), %d below %.2f\n",
-              static_cast<int>(list_.size()), library.c_str(), direct / ours, lowest->value,
-              lowest->name.c_str(), below, kGoal);
+  std::printf(
+      "%d ops against %s called directly: ratio of all %.2f, lowest %.2f (%s), %d below %.2f\n",
+      static_cast<int>(list_.size()), library.c_str(), direct / ours, lowest->value,
+      lowest->name.c_str(), below, kGoal);
 }
 
 bool Ratios::WriteJson(const std::string& path, const std::string& library) const {

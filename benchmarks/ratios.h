@@ -4,7 +4,10 @@
 //
 //   Ratios ratios;
 //   Sampler ours(now), direct(now);
-//   for (int round = 0; round < 15; ++round) { direct.Sample(call_library); ours.Sample(call_leaf); }
+//   for (int round = 0; round < 15; ++round) {
+//     direct.Sample(call_library);
+//     ours.Sample(call_leaf);
+//   }
 //   ratios.Add("linear 256x256", /*threads=*/1, flops, ours, direct);
 #pragma once
 
