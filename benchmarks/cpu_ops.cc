@@ -1,10 +1,10 @@
-// Products and convolutions of the cpu leaf against oneDNN called directly: a primitive of its own
-// with as many OpenMP threads as the leaf has workers, plain NHWC and row-major operands, weights
-// of convolutions already in the form that oneDNN likes. Prints GFLOP/s of both and their ratio
-// (above 1: the leaf is faster).
+// Products and convolutions of the cpu leaf, as the example models have them, against oneDNN called
+// directly: a primitive of its own with as many OpenMP threads as the leaf has workers, plain NHWC
+// and row-major operands, weights of convolutions already in the form that oneDNN likes, which the
+// leaf has to bring them into. A ratio above 1: the leaf is faster.
 //
-//   build/bin/cpu_ops [threads, default 1 and 2] [f32|bf16, default f32] [--seconds=a case and
-//   side] [part of a name]
+//   build/bin/cpu_ops [threads, default 1 and 2] [f32|bf16, default f32] [--rounds=15]
+//                     [--json=FILE] [part of a name]
 #include <omp.h>
 #include <sched.h>
 
@@ -15,7 +15,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
-#include <functional>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <string>
 #include <thread>
@@ -24,6 +23,7 @@
 
 #include "openclaw/devices/cpu/kernels.h"
 #include "openclaw/graph/op.h"
+#include "ratios.h"
 
 namespace oc {
 namespace {
@@ -37,19 +37,6 @@ double Now(int threads) {
   timespec t;
   clock_gettime(threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
   return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
-}
-
-// The best of at least 2 calls in about `budget` seconds.
-double Best(const std::function<void()>& f, int threads, double budget) {
-  double best = 1e9, total = 0;
-  for (int i = 0; i < 2 || total < budget; ++i) {
-    const double begin = Now(threads);
-    f();
-    const double t = Now(threads) - begin;
-    total += t;
-    best = std::min(best, t);
-  }
-  return best;
 }
 
 struct Case {
@@ -191,11 +178,8 @@ double Flops(const OpDef& def, const OpRequest& request) {
   return def.cost({request.inputs, request.attrs}, request.outputs).flops;
 }
 
-struct Sums {
-  double ours = 0, direct = 0, flops = 0;
-};
-
-void Run(const Case& c, const KernelRegistry& registry, int threads, double budget, Sums& sums) {
+void Run(const Case& c, const KernelRegistry& registry, int threads, int rounds,
+         benchmarks::Ratios& ratios) {
   OpRequest request;
   const std::shared_ptr<const OpRegistry> ops = BuiltinOps();
   request.def = ops->Find(c.op);
@@ -227,34 +211,38 @@ void Run(const Case& c, const KernelRegistry& registry, int threads, double budg
   WorkerPool pool(threads, AllowedCores());
   const KernelArgs args{in.data(), out, const_cast<std::byte*>(workspace.bytes().data()), pool};
 
-  double ours = 1e9, direct = 1e9;
+  const auto now = [threads] { return Now(threads); };
+  benchmarks::Sampler ours(now), direct(now);
+  const auto sample_ours = [&] {
+    pool.BindCaller();
+    ours.Sample([&](int n) {
+      for (int i = 0; i < n; ++i) {
+        const Status status = (*kernel)->Run(args);
+        OC_CHECK(status.ok(), status.ToString());
+      }
+    });
+  };
   std::thread([&] {
     omp_set_num_threads(threads);
+    // Of one thread both sides run on one core.
+    if (threads == 1) pool.BindCaller();
     Direct peer(request, raw, out[0]);
-    // In turns, so that a disturbance from outside hits both.
-    constexpr int kRounds = 8;
-    for (int round = 0; round < kRounds; ++round) {
-      direct = std::min(direct, Best([&] { peer.Run(); }, threads, budget / kRounds));
-      // Idle OpenMP threads spin for a while: let them fall asleep before the pool has its turn.
-      if (threads > 1) std::this_thread::sleep_for(std::chrono::milliseconds(20));
-      // On a thread of its own, which is pinned: OpenMP's threads must not inherit that.
-      std::thread([&] {
-        pool.BindCaller();
-        const auto run = [&] {
-          const Status status = (*kernel)->Run(args);
-          OC_CHECK(status.ok(), status.ToString());
-        };
-        ours = std::min(ours, Best(run, threads, budget / kRounds));
-      }).join();
+    // The first round of each side is not counted.
+    for (int round = 0; round <= rounds; ++round) {
+      direct.Sample([&](int n) {
+        for (int i = 0; i < n; ++i) peer.Run();
+      });
+      if (threads == 1) {
+        sample_ours();
+        continue;
+      }
+      // Idle OpenMP threads spin for a while: let them fall asleep before the pool has its turn, on
+      // a thread that is pinned, which OpenMP's must not inherit.
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      std::thread(sample_ours).join();
     }
   }).join();
-  const double flops = Flops(*request.def, request);
-  std::printf("%-34s %dt %8.3f ms  %6.0f GFLOP/s  direct %6.0f  ratio %.2f\n", c.name.c_str(),
-              threads, ours * 1e3, flops / ours * 1e-9, flops / direct * 1e-9, direct / ours);
-  std::fflush(stdout);
-  sums.ours += ours;
-  sums.direct += direct;
-  sums.flops += flops;
+  ratios.Add(c.name, threads, Flops(*request.def, request), ours, direct);
 }
 
 // A linear layer with its two gradients.
@@ -266,29 +254,37 @@ void AddLinear(std::vector<Case>& cases, const std::string& name, DType type, in
   cases.push_back({name + " grad weight", "linear_grad_weight", {dy, x}, {}});
 }
 
-void AddConvolution(std::vector<Case>& cases, DType type, int64_t size, int64_t in, int64_t out,
-                    int64_t kernel, int64_t stride) {
-  constexpr int64_t kBatch = 32;
-  const int64_t pad = kernel / 2, out_size = (size + 2 * pad - kernel) / stride + 1;
+struct Convolution {
+  int64_t batch, size, in, out, kernel, stride = 1, pad = -1;  // -1: half the kernel
+  bool first = false;  // of the model: no gradient of the images
+};
+
+void AddConvolution(std::vector<Case>& cases, DType type, const Convolution& c) {
+  const auto& [batch, size, in, out, kernel, stride, given_pad, first] = c;
+  const int64_t pad = given_pad < 0 ? kernel / 2 : given_pad;
+  const int64_t out_size = (size + 2 * pad - kernel) / stride + 1;
   const std::string name =
       absl::StrCat("conv ", size, "x", size, " ", in, "->", out, " k", kernel, " s", stride);
-  const TensorType x{type, {kBatch, size, size, in}}, w{type, {out, in, kernel, kernel}},
-      y{type, {kBatch, out_size, out_size, out}};
+  const TensorType x{type, {batch, size, size, in}}, w{type, {out, in, kernel, kernel}},
+      y{type, {batch, out_size, out_size, out}};
   Attributes attrs = {{"stride", std::vector<int64_t>{stride, stride}},
                       {"padding", std::vector<int64_t>{pad, pad, pad, pad}}};
   cases.push_back({name + " forward", "conv2d", {x, w}, attrs});
   Attributes grad = attrs;
   grad.Set("input_shape", x.shape);
-  cases.push_back({name + " grad input", "conv2d_grad_input", {y, w}, grad});
+  if (!first) cases.push_back({name + " grad input", "conv2d_grad_input", {y, w}, grad});
   attrs.Set("weight_shape", w.shape);
   cases.push_back({name + " grad weight", "conv2d_grad_weight", {y, x}, attrs});
 }
 
 std::vector<Case> Cases(DType type) {
   std::vector<Case> cases;
-  AddLinear(cases, "mlp 784->1024", type, 128, 784, 1024);
-  AddLinear(cases, "mlp 1024->1024", type, 128, 1024, 1024);
-  AddLinear(cases, "mlp 1024->10", type, 128, 1024, 10);
+  AddLinear(cases, "mlp 784->512", type, 64, 784, 512);
+  AddLinear(cases, "mlp 512->512", type, 64, 512, 512);
+  AddLinear(cases, "mlp 512->10", type, 64, 512, 10);
+  AddLinear(cases, "lenet 400->120", type, 64, 400, 120);
+  AddLinear(cases, "lenet 120->84", type, 64, 120, 84);
+  AddLinear(cases, "lenet 84->10", type, 64, 84, 10);
   AddLinear(cases, "gpt qkv 256->768", type, 2048, 256, 768);
   AddLinear(cases, "gpt proj 256->256", type, 2048, 256, 256);
   AddLinear(cases, "gpt up 256->1024", type, 2048, 256, 1024);
@@ -298,17 +294,24 @@ std::vector<Case> Cases(DType type) {
   AddLinear(cases, "124M up 768->3072", type, 256, 768, 3072);
   AddLinear(cases, "124M down 3072->768", type, 256, 3072, 768);
   AddLinear(cases, "124M head 768->50304", type, 256, 768, 50304);
-  AddConvolution(cases, type, 32, 3, 64, 3, 1);
-  AddConvolution(cases, type, 32, 64, 64, 3, 1);
-  AddConvolution(cases, type, 32, 64, 128, 3, 2);
-  AddConvolution(cases, type, 32, 64, 128, 1, 2);
-  AddConvolution(cases, type, 16, 128, 128, 3, 1);
-  AddConvolution(cases, type, 16, 128, 256, 3, 2);
-  AddConvolution(cases, type, 16, 128, 256, 1, 2);
-  AddConvolution(cases, type, 8, 256, 256, 3, 1);
-  AddConvolution(cases, type, 8, 256, 512, 3, 2);
-  AddConvolution(cases, type, 8, 256, 512, 1, 2);
-  AddConvolution(cases, type, 4, 512, 512, 3, 1);
+  AddLinear(cases, "resnet 512->10", type, 32, 512, 10);
+  // LeNet's, then those of ResNet-18 with its small stem.
+  for (const Convolution& c : std::vector<Convolution>{
+           {.batch = 64, .size = 28, .in = 1, .out = 6, .kernel = 5, .first = true},
+           {.batch = 64, .size = 14, .in = 6, .out = 16, .kernel = 5, .pad = 0},
+           {.batch = 32, .size = 32, .in = 3, .out = 64, .kernel = 3, .first = true},
+           {.batch = 32, .size = 32, .in = 64, .out = 64, .kernel = 3},
+           {.batch = 32, .size = 32, .in = 64, .out = 128, .kernel = 3, .stride = 2},
+           {.batch = 32, .size = 32, .in = 64, .out = 128, .kernel = 1, .stride = 2},
+           {.batch = 32, .size = 16, .in = 128, .out = 128, .kernel = 3},
+           {.batch = 32, .size = 16, .in = 128, .out = 256, .kernel = 3, .stride = 2},
+           {.batch = 32, .size = 16, .in = 128, .out = 256, .kernel = 1, .stride = 2},
+           {.batch = 32, .size = 8, .in = 256, .out = 256, .kernel = 3},
+           {.batch = 32, .size = 8, .in = 256, .out = 512, .kernel = 3, .stride = 2},
+           {.batch = 32, .size = 8, .in = 256, .out = 512, .kernel = 1, .stride = 2},
+           {.batch = 32, .size = 4, .in = 512, .out = 512, .kernel = 3}}) {
+    AddConvolution(cases, type, c);
+  }
   return cases;
 }
 
@@ -318,12 +321,14 @@ std::vector<Case> Cases(DType type) {
 int main(int argc, char** argv) {
   std::vector<int> threads = {1, 2};
   oc::DType type = oc::DType::kF32;
-  std::string part;
-  double budget = 0.2;
+  std::string part, json;
+  int rounds = 15;
   for (int i = 1; i < argc; ++i) {
     const std::string arg = argv[i];
-    if (arg.rfind("--seconds=", 0) == 0) {
-      budget = std::atof(arg.c_str() + 10);
+    if (arg.rfind("--rounds=", 0) == 0) {
+      rounds = std::max(1, std::atoi(arg.c_str() + 9));
+    } else if (arg.rfind("--json=", 0) == 0) {
+      json = arg.substr(7);
     } else if (arg == "bf16") {
       type = oc::DType::kBF16;
     } else if (arg.find_first_not_of("0123456789") == std::string::npos && std::atoi(argv[i]) > 0) {
@@ -338,13 +343,16 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "%s\n", status.ToString().c_str());
     return 1;
   }
+  oc::benchmarks::Ratios ratios;
   for (const int t : threads) {
-    oc::Sums sums;
     for (const oc::Case& c : oc::Cases(type)) {
-      if (c.name.find(part) != std::string::npos) oc::Run(c, registry, t, budget, sums);
+      if (c.name.find(part) != std::string::npos) oc::Run(c, registry, t, rounds, ratios);
     }
-    std::printf("all, %d threads: %.0f GFLOP/s, ratio to oneDNN called directly %.2f\n", t,
-                sums.flops / sums.ours * 1e-9, sums.direct / sums.ours);
+  }
+  ratios.PrintSummary("oneDNN");
+  if (!json.empty() && !ratios.WriteJson(json, "oneDNN")) {
+    std::fprintf(stderr, "cannot write %s\n", json.c_str());
+    return 1;
   }
   return 0;
 }

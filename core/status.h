@@ -2,6 +2,7 @@
 // OC_CHECK for broken invariants. The code of a status tells the caller what to do:
 //
 //   kInvalidArgument    bad model, configuration or shape: tell the user, stop
+//   kOutOfRange         bad data, as a label beyond the classes: tell the user, stop
 //   kUnavailable        a peer is not there yet: retry
 //   kDeadlineExceeded   a collective or rendezvous timed out: take the group as lost
 //   kAborted            a rank died: rebuild the group and resume
@@ -38,6 +39,10 @@ Status Annotate(const Status& status, const std::string& context);
 template <typename... Args>
 Status InvalidArgument(const Args&... args) {
   return absl::InvalidArgumentError(absl::StrCat(args...));
+}
+template <typename... Args>
+Status OutOfRange(const Args&... args) {
+  return absl::OutOfRangeError(absl::StrCat(args...));
 }
 template <typename... Args>
 Status Unimplemented(const Args&... args) {

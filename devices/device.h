@@ -25,7 +25,7 @@
 
 namespace oc {
 
-// Device memory. Freed with the object; nothing enqueued may use it then.
+// Device memory. Freed with the object, which waits until nothing enqueued uses it.
 class Buffer {
  public:
   virtual ~Buffer() = default;

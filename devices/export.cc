@@ -80,6 +80,14 @@ const OpDef* Definition(const oc_op_request& r) {
   return entry.get();
 }
 
+// The interface's numbers are DType's: here and in plugin.cc a cast turns one into the other.
+template <DType dtype, int32_t number>
+constexpr bool kSame = static_cast<int32_t>(dtype) == number;
+static_assert(kSame<DType::kF32, OC_F32> && kSame<DType::kBF16, OC_BF16> &&
+              kSame<DType::kF16, OC_F16> && kSame<DType::kF64, OC_F64> &&
+              kSame<DType::kI32, OC_I32> && kSame<DType::kI64, OC_I64> &&
+              kSame<DType::kU8, OC_U8> && kSame<DType::kBool, OC_BOOL>);
+
 StatusOr<DType> DTypeFrom(int64_t value, const char* where) {
   if (value < OC_F32 || value > OC_BOOL) {
     return Unimplemented("element type ", value, " of ", where, " is not known to this device");

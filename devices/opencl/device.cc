@@ -156,6 +156,7 @@ class OpenClDevice : public Device {
     parts.limits.local_bytes =
         static_cast<int64_t>(Get<cl_ulong>(device, CL_DEVICE_LOCAL_MEM_SIZE));
     parts.limits.is_cpu = (Get<cl_device_type>(device, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU) != 0;
+    parts.limits.has_doubles = Get<cl_device_fp_config>(device, CL_DEVICE_DOUBLE_FP_CONFIG) != 0;
     cl_int code = CL_SUCCESS;
     parts.context = ClContext(clCreateContext(nullptr, 1, &device, nullptr, nullptr, &code));
     OC_RETURN_IF_ERROR(ToStatus(code, "clCreateContext", parts.where));

@@ -7,10 +7,10 @@ int64_t Elements(const OpRequest& r) { return r.outputs[0].shape.num_elements();
 
 // y from x.
 Status Unary(const OpRequest& r, OpPlan& plan, const std::string& expression) {
-  OC_RETURN_IF_ERROR(WantF32(r.inputs[0]));
+  OC_RETURN_IF_ERROR(WantFloat(r.inputs[0]));
   plan.Kernel("elementwise", "unary")
-      .Define("A", "float")
-      .Define("R", "float")
+      .Define("A", "E")
+      .Define("R", "E")
       .Define("UNARY(x)", absl::StrCat("(", expression, ")"))
       .In(0)
       .Out(0)
@@ -37,7 +37,7 @@ Status Binary(const OpRequest& r, OpPlan& plan, const std::string& expression) {
 
 // dx from dy (a) and what the forward saved (b).
 Status Slope(const OpRequest& r, OpPlan& plan, const std::string& expression) {
-  OC_RETURN_IF_ERROR(WantF32(r.inputs[0]));
+  OC_RETURN_IF_ERROR(WantFloat(r.inputs[0]));
   return Binary(r, plan, expression);
 }
 
@@ -55,16 +55,13 @@ Status Scale(const OpRequest& r, const Limits&, OpPlan& plan) {
                             Literal(r.attrs.Double("offset"))));
 }
 Status Div(const OpRequest& r, const Limits&, OpPlan& plan) {
-  OC_RETURN_IF_ERROR(WantF32(r.inputs[0]));
+  OC_RETURN_IF_ERROR(WantFloat(r.inputs[0]));
   return Binary(r, plan, "a / b");
 }
 
 Status Where(const OpRequest& r, const Limits&, OpPlan& plan) {
-  OC_ASSIGN_OR_RETURN(const std::string type, TypeName(r.inputs[1].dtype));
   plan.Kernel("elementwise", "choose")
-      .Define("A", type)
-      .Define("R", type)
-      .Define("CHOOSE", "")
+      .Define("M", MoveType(r.inputs[1].dtype))
       .In(0)
       .In(1)
       .In(2)
@@ -76,14 +73,18 @@ Status Where(const OpRequest& r, const Limits&, OpPlan& plan) {
 
 // Whole numbers keep their lower bits; floats lose their fraction and stop at the ends of the
 // range, and what is no number becomes 0.
-Status Cast(const OpRequest& r, const Limits&, OpPlan& plan) {
+Status Cast(const OpRequest& r, const Limits& limits, OpPlan& plan) {
   const DType from = r.inputs[0].dtype, to = r.outputs[0].dtype;
-  OC_ASSIGN_OR_RETURN(const std::string type, TypeName(from));
-  OC_ASSIGN_OR_RETURN(const std::string result, TypeName(to));
-  std::string expression = absl::StrCat("(", result, ")(x)");
+  const auto name = [&](DType dtype) {
+    if (dtype == DType::kF64 && limits.has_doubles) return StatusOr<std::string>("double");
+    return TypeName(dtype);
+  };
+  OC_ASSIGN_OR_RETURN(const std::string type, name(from));
+  OC_ASSIGN_OR_RETURN(const std::string result, name(to));
+  std::string expression = absl::StrCat("(COMPUTED(R))(x)");
   if (to == DType::kBool) {
     expression = "(x) != 0";
-  } else if (from == DType::kF32 && to != DType::kF32) {
+  } else if (IsFloat(from) && !IsFloat(to)) {
     expression = absl::StrCat("isnan(x) ? (", result, ")0 : convert_", result, "_sat(x)");
   }
   plan.Kernel("elementwise", "unary")

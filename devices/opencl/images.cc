@@ -43,7 +43,7 @@ struct Sizes {
 };
 
 StatusOr<Sizes> PoolSizes(const OpRequest& r, const TensorType& x, const TensorType& y) {
-  OC_RETURN_IF_ERROR(WantF32(x));
+  OC_RETURN_IF_ERROR(WantFloat(x));
   OC_ASSIGN_OR_RETURN(const ops::Window2d window, ops::Pool2dWindow(r.attrs));
   return Sizes(x.shape, y.shape, 1, window);
 }
@@ -77,8 +77,6 @@ Status AvgPoolGrad(const OpRequest& r, const Limits&, OpPlan& plan) {
   return OkStatus();
 }
 
-constexpr int64_t kSize = sizeof(float);
-
 // The batch in parts whose patches fit into a workspace of bounded size.
 struct Part {
   int64_t first = 0, images = 0;
@@ -89,55 +87,73 @@ std::vector<Part> PartsOf(const Sizes& s) {
   const int64_t images =
       std::clamp<int64_t>(kMostFloats / an_image, 1, std::max<int64_t>(1, s.batch));
   std::vector<Part> parts;
-  for (int64_t first = 0; first < s.batch; first += images) {
+  // Of an empty batch one empty part: the weight's gradient is zero then.
+  for (int64_t first = 0; first == 0 || first < s.batch; first += images) {
     parts.push_back({first, std::min(images, s.batch - first)});
   }
   return parts;
 }
 
-// Patches of the part, of input `x`; the image itself where they are the same.
-Operand AddPatches(OpPlan& plan, const Sizes& s, int x, const Part& part, Operand columns) {
-  if (s.pointwise()) return In(x, part.first * s.height * s.width * s.in * kSize);
-  s.AddTo(plan.Kernel("images", "patches").In(x).Add(columns))
-      .Int(part.first)
-      .Int(part.images)
-      .Items(part.images * s.pixels() * s.patch());
-  return columns;
+Operand ReserveColumns(OpPlan& plan, const Sizes& s, const std::vector<Part>& parts) {
+  return plan.Reserve(parts[0].images * s.pixels() * s.patch());
 }
 
-Operand ReserveColumns(OpPlan& plan, const Sizes& s, const std::vector<Part>& parts) {
-  return plan.Reserve(parts.empty() ? 0 : parts[0].images * s.pixels() * s.patch());
-}
+// Of input x: where products read patches, a part of the batch at a time.
+class Patches {
+ public:
+  Patches(OpPlan& plan, const OpRequest& r, const Sizes& s, int x, const std::vector<Part>& parts)
+      : plan_(plan), s_(s), x_(x) {
+    // The image itself where its patches are the same.
+    floats_ = s.pointwise() ? AsFloats(plan, r.inputs[static_cast<size_t>(x)], In(x))
+                            : ReserveColumns(plan, s, parts);
+  }
+  Operand Add(const Part& part) const {
+    if (s_.pointwise()) return Further(floats_, part.first * s_.height * s_.width * s_.in);
+    s_.AddTo(plan_.Kernel("images", "patches").In(x_).Add(floats_))
+        .Int(part.first)
+        .Int(part.images)
+        .Items(part.images * s_.pixels() * s_.patch());
+    return floats_;
+  }
+
+ private:
+  OpPlan& plan_;
+  const Sizes& s_;
+  int x_;
+  Operand floats_;
+};
 
 StatusOr<Sizes> ConvSizes(const OpRequest& r, const TensorType& x, const TensorType& w,
                           const TensorType& y) {
-  OC_RETURN_IF_ERROR(WantF32(x));
+  OC_RETURN_IF_ERROR(WantFloat(x));
   OC_ASSIGN_OR_RETURN(const ops::Window2d window, ops::Conv2dWindow(r.attrs, w.shape));
   return Sizes(x.shape, y.shape, r.attrs.Int("groups", 1), window);
 }
 
 Status Conv2d(const OpRequest& r, const Limits&, OpPlan& plan) {
   OC_ASSIGN_OR_RETURN(const Sizes s, ConvSizes(r, r.inputs[0], r.inputs[1], r.outputs[0]));
+  const Operand bias = r.inputs.size() > 2 ? In(2) : Operand{};
   if (s.groups > 1) {
-    s.AddTo(plan.Kernel("images", "conv").In(0).In(1).Out(0)).Items(s.y_elements());
+    s.AddTo(plan.Kernel("images", "conv").In(0).In(1).Add(bias).Out(0)).Items(s.y_elements());
   } else {
     const std::vector<Part> parts = PartsOf(s);
-    const Operand columns = s.pointwise() ? Operand{} : ReserveColumns(plan, s, parts);
+    const Patches patches(plan, r, s, 0, parts);
+    const Operand weight = AsFloats(plan, r.inputs[1], In(1)), c = ProductOf(plan, r);
     for (const Part& part : parts) {
-      const Operand a = AddPatches(plan, s, 0, part, columns);
+      const Operand a = patches.Add(part);
       plan.Product({.transpose_b = true,
                     .m = part.images * s.pixels(),
                     .n = s.out,
                     .k = s.patch(),
                     .a = a,
-                    .b = In(1),
-                    .c = Out(0, part.first * s.pixels() * s.out * kSize),
+                    .b = weight,
+                    .c = Further(c, part.first * s.pixels() * s.out),
                     .lda = s.patch(),
                     .ldb = s.patch(),
                     .ldc = s.out});
     }
+    AddFinish(plan, r, c, s.out, bias, false);
   }
-  AddFinish(plan, Out(0), s.batch * s.pixels(), s.out, r.inputs.size() > 2, In(2), false);
   return OkStatus();
 }
 
@@ -149,14 +165,17 @@ Status Conv2dGradInput(const OpRequest& r, const Limits&, OpPlan& plan) {
   }
   const std::vector<Part> parts = PartsOf(s);
   const Operand columns = s.pointwise() ? Operand{} : ReserveColumns(plan, s, parts);
+  const Operand dy = AsFloats(plan, r.inputs[0], In(0)),
+                weight = AsFloats(plan, r.inputs[1], In(1));
+  const Operand images = s.pointwise() ? ProductOf(plan, r) : Operand{};
   for (const Part& part : parts) {
     const int64_t image = s.height * s.width * s.in;
-    const Operand c = s.pointwise() ? Out(0, part.first * image * kSize) : columns;
+    const Operand c = s.pointwise() ? Further(images, part.first * image) : columns;
     plan.Product({.m = part.images * s.pixels(),
                   .n = s.patch(),
                   .k = s.out,
-                  .a = In(0, part.first * s.pixels() * s.out * kSize),
-                  .b = In(1),
+                  .a = Further(dy, part.first * s.pixels() * s.out),
+                  .b = weight,
                   .c = c,
                   .lda = s.out,
                   .ldb = s.patch(),
@@ -167,6 +186,7 @@ Status Conv2dGradInput(const OpRequest& r, const Limits&, OpPlan& plan) {
         .Int(part.images)
         .Items(part.images * image);
   }
+  if (s.pointwise()) AddFinish(plan, r, images, s.in, {}, false);
   return OkStatus();
 }
 
@@ -180,21 +200,23 @@ Status Conv2dGradWeight(const OpRequest& r, const Limits&, OpPlan& plan) {
     return OkStatus();
   }
   const std::vector<Part> parts = PartsOf(s);
-  const Operand columns = s.pointwise() ? Operand{} : ReserveColumns(plan, s, parts);
+  const Patches patches(plan, r, s, 1, parts);
+  const Operand dy = AsFloats(plan, r.inputs[0], In(0)), c = ProductOf(plan, r);
   for (const Part& part : parts) {
-    const Operand b = AddPatches(plan, s, 1, part, columns);
+    const Operand b = patches.Add(part);
     plan.Product({.transpose_a = true,
                   .m = s.out,
                   .n = s.patch(),
                   .k = part.images * s.pixels(),
-                  .a = In(0, part.first * s.pixels() * s.out * kSize),
+                  .a = Further(dy, part.first * s.pixels() * s.out),
                   .b = b,
-                  .c = Out(0),
+                  .c = c,
                   .lda = s.out,
                   .ldb = s.patch(),
                   .ldc = s.patch(),
-                  .beta = add || part.first > 0 ? 1.0f : 0.0f});
+                  .beta = part.first > 0 ? 1.0f : BetaOf(r)});
   }
+  AddFinish(plan, r, c, s.patch(), {}, false);
   return OkStatus();
 }
 

@@ -4,19 +4,6 @@
 namespace oc::opencl {
 namespace {
 
-std::string MoveType(DType dtype) {
-  switch (SizeInBytes(dtype)) {
-    case 1:
-      return "uchar";
-    case 2:
-      return "ushort";
-    case 4:
-      return "uint";
-    default:
-      return "ulong";
-  }
-}
-
 Status Gather(const OpRequest& r, OpPlan& plan, Walk walk) {
   if (walk.sizes.size() > 8) {
     return Unimplemented("no kernel for ", walk.sizes.size(),

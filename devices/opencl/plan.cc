@@ -38,9 +38,13 @@ KernelStep& KernelStep::Ints(const std::vector<int64_t>& values, int64_t rest) {
   return wide_ ? AddScalar(wide, sizeof(wide)) : AddScalar(narrow, sizeof(narrow));
 }
 
-void OpPlan::FindWidth(const OpRequest& request) {
+OpPlan::OpPlan(const OpRequest& request, const Limits& limits) : limits_(limits) {
   for (const auto* types : {&request.inputs, &request.outputs}) {
-    for (const TensorType& t : *types) wide_ |= t.shape.num_elements() > kNarrow;
+    for (const TensorType& t : *types) {
+      wide_ |= t.shape.num_elements() > kNarrow;
+      const bool narrow = t.dtype == DType::kF16 || t.dtype == DType::kBF16;
+      if (narrow && element_ == "float") element_ = *TypeName(t.dtype);
+    }
   }
 }
 
@@ -51,7 +55,7 @@ void OpPlan::Product(const ProductStep& p) {
     Kernel("movement", "clear").Add(p.c).Int(p.m).Int(p.n).Int(p.ldc).Items(p.m * p.n);
     return;
   }
-  if (limits_.is_cpu && p.m >= kTileRows && p.n >= kTileColumns) {
+  if (limits_.is_cpu && p.m >= kTileRows) {
     Tiles(p);
     return;
   }
@@ -106,6 +110,10 @@ StatusOr<std::string> TypeName(DType dtype) {
   switch (dtype) {
     case DType::kF32:
       return std::string("float");
+    case DType::kF16:
+      return std::string("half");
+    case DType::kBF16:
+      return std::string("bf16");
     case DType::kI32:
       return std::string("int");
     case DType::kI64:
@@ -114,7 +122,8 @@ StatusOr<std::string> TypeName(DType dtype) {
     case DType::kBool:
       return std::string("uchar");
     default:
-      return Unimplemented("no kernel for ", Name(dtype), "; there are f32, i32, i64, u8, bool");
+      return Unimplemented("no kernel for ", Name(dtype),
+                           "; there are f32, f16, bf16, i32, i64, u8, bool");
   }
 }
 
@@ -124,14 +133,48 @@ std::string Literal(double value) {
   return text;
 }
 
-Status WantF32(const TensorType& type) {
-  if (type.dtype == DType::kF32) return OkStatus();
-  return Unimplemented("no kernel for ", Name(type.dtype), "; there is one for f32");
+Status WantFloat(const TensorType& type) {
+  if (IsFloat(type.dtype) && type.dtype != DType::kF64) return OkStatus();
+  return Unimplemented("no kernel for ", Name(type.dtype), "; there are f32, f16, bf16");
+}
+
+Status WantFloats(const OpRequest& request) {
+  for (const auto* types : {&request.inputs, &request.outputs}) {
+    for (const TensorType& t : *types) {
+      if (IsFloat(t.dtype)) OC_RETURN_IF_ERROR(WantFloat(t));
+    }
+  }
+  return OkStatus();
+}
+
+std::string MoveType(DType dtype) {
+  switch (SizeInBytes(dtype)) {
+    case 1:
+      return "uchar";
+    case 2:
+      return "ushort";
+    case 4:
+      return "uint";
+    default:
+      return "ulong";
+  }
+}
+
+void AddConvert(OpPlan& plan, Operand from, const std::string& from_type, Operand to,
+                const std::string& to_type, int64_t n, double factor) {
+  plan.Kernel("elementwise", "unary")
+      .Define("A", from_type)
+      .Define("R", to_type)
+      .Define("UNARY(x)", factor == 1 ? "(x)" : absl::StrCat("((x) * ", Literal(factor), ")"))
+      .Add(from)
+      .Add(to)
+      .Int(n)
+      .Items(n);
 }
 
 void AddColumnSums(OpPlan& plan, int64_t rows, int64_t columns, const std::vector<Operand>& inputs,
                    const std::vector<std::string>& values, const std::vector<Operand>& outputs,
-                   double scale, uint32_t accumulate) {
+                   const std::string& type, double scale, uint32_t accumulate) {
   // Chunks of rows: enough to occupy a device, each long enough to be worth it.
   const int64_t wanted = std::max<int64_t>(1, std::min<int64_t>(64, (rows + 31) / 32));
   const int64_t chunk = std::max<int64_t>(1, (rows + wanted - 1) / wanted);
@@ -144,7 +187,7 @@ void AddColumnSums(OpPlan& plan, int64_t rows, int64_t columns, const std::vecto
   for (size_t n = 0; n < values.size(); ++n) {
     const Operand part = Work(partial.offset + static_cast<int64_t>(n) * chunks * columns * 4);
     plan.Kernel("columns", "final_sums")
-        .Define("VALUE0", "0")
+        .Define("R", type)
         .Add(part)
         .Add(outputs[n])
         .Int(columns)

@@ -47,8 +47,12 @@ struct Local {
 
 class KernelStep {
  public:
-  KernelStep(std::string file, std::string kernel, bool wide)
-      : file_(std::move(file)), kernel_(std::move(kernel)), wide_(wide) {}
+  // `element`: the type E of the texts.
+  KernelStep(std::string file, std::string kernel, std::string element, bool wide)
+      : file_(std::move(file)),
+        kernel_(std::move(kernel)),
+        element_(std::move(element)),
+        wide_(wide) {}
 
   // "#define NAME VALUE" before the text: one program for each set of them.
   KernelStep& Define(const std::string& name, const std::string& value) {
@@ -89,7 +93,8 @@ class KernelStep {
   const std::string& kernel() const { return kernel_; }
   std::string defines() const {
     const char* idx = wide_ ? "long" : "int";
-    return absl::StrCat("#define OC_IDX ", idx, "\n#define OC_IDX8 ", idx, "8\n", defines_);
+    return absl::StrCat("#define OC_IDX ", idx, "\n#define OC_IDX8 ", idx, "8\n#define E ",
+                        element_, "\n", defines_);
   }
   const std::vector<Arg>& args() const { return args_; }
   int64_t groups() const { return groups_; }
@@ -98,7 +103,7 @@ class KernelStep {
  private:
   KernelStep& AddScalar(const void* value, size_t size);
 
-  std::string file_, kernel_, defines_;
+  std::string file_, kernel_, element_, defines_;
   bool wide_;
   std::vector<Arg> args_;
   int64_t groups_ = 0, width_ = kFlat;
@@ -119,21 +124,24 @@ struct Limits {
   // A processor. CLBlast's kernels, which are tuned for accelerators, took ten times as long there
   // as tiles.cl: 41 against 3.5 ms for 512 x 512 x 512 on one core with AVX-512 under PoCL 3.1.
   bool is_cpu = false;
+  bool has_doubles = false;  // cl_khr_fp64
 };
 
 class OpPlan {
  public:
-  OpPlan(const OpRequest& request, const Limits& limits) : limits_(limits) { FindWidth(request); }
+  OpPlan(const OpRequest& request, const Limits& limits);
 
   KernelStep& Kernel(const std::string& file, const std::string& kernel) {
-    steps_.emplace_back(KernelStep(file, kernel, wide_));
+    steps_.emplace_back(KernelStep(file, kernel, element_, wide_));
     return std::get<KernelStep>(steps_.back());
   }
   // Nothing where the product is empty; c is cleared (or kept, where beta is 1) where k is 0. By
-  // CLBlast, but for products on a processor that fill a tile.
+  // CLBlast, but for products on a processor with the rows of a tile.
   void Product(const ProductStep& product);
   // Floats of the workspace.
   Operand Reserve(int64_t floats);
+  // The op's float type, E of the texts: that of its narrow operands; "float" where there are none.
+  const std::string& element() const { return element_; }
   // A kernel of the plan reports bad data through Flags(): "WHAT value at position p is outside
   // RANGE".
   Operand Flags(const std::string& what, const std::string& range);
@@ -146,10 +154,10 @@ class OpPlan {
   bool products() const { return products_; }
 
  private:
-  void FindWidth(const OpRequest& request);
   void Tiles(const ProductStep& product);
 
   Limits limits_;
+  std::string element_ = "float";
   bool wide_ = false;
   std::vector<Step> steps_;
   int64_t workspace_ = 0;
@@ -177,19 +185,27 @@ void RegisterImages(PlanRegistry& registry);       // images.cc: pools and convo
 void RegisterProducts(PlanRegistry& registry);     // products.cc
 void RegisterUpdates(PlanRegistry& registry);      // updates.cc: state, optimizers, dropout
 
-// "float", "int", "long", "uchar": of the dtypes that the leaf has.
+// "float", "half", "bf16", "int", "long", "uchar": of the dtypes that the leaf computes with.
 StatusOr<std::string> TypeName(DType dtype);
-// kUnimplemented where the operand is not f32.
-Status WantF32(const TensorType& type);
+// kUnimplemented where an operand is neither f32 nor a narrow float, which kernels of E take.
+Status WantFloat(const TensorType& type);
+// Of floats; integers need no check.
+Status WantFloats(const OpRequest& request);
+// An integer of that size: for what is moved.
+std::string MoveType(DType dtype);
 
 // Of f32: "1.000000000e-05f".
 std::string Literal(double value);
 
+// to[i] = factor * from[i], of types as "E" and "float".
+void AddConvert(OpPlan& plan, Operand from, const std::string& from_type, Operand to,
+                const std::string& to_type, int64_t n, double factor = 1);
 // Sums over the rows of [rows, columns] of one or two expressions of r, c, i = r * columns + c and
-// the floats a, b, m, s, g, h (of `inputs`, in this order): outputs[n][c] = scale * sum, added to
-// where bit n of `accumulate` is set. In two stages of fixed order.
+// a, b, m, s, g, h (of `inputs`, in this order; m and s floats, the others of E): outputs[n][c] =
+// scale * sum, as `type`, added to where bit n of `accumulate` is set. In two stages of fixed
+// order.
 void AddColumnSums(OpPlan& plan, int64_t rows, int64_t columns, const std::vector<Operand>& inputs,
                    const std::vector<std::string>& values, const std::vector<Operand>& outputs,
-                   double scale, uint32_t accumulate);
+                   const std::string& type, double scale, uint32_t accumulate);
 
 }  // namespace oc::opencl

@@ -2,25 +2,48 @@
 
 namespace oc::opencl {
 
-void AddFinish(OpPlan& plan, Operand y, int64_t rows, int64_t columns, bool has_bias, Operand bias,
+namespace {
+bool IsNarrow(const TensorType& type) { return type.dtype != DType::kF32; }
+}  // namespace
+
+Operand AsFloats(OpPlan& plan, const TensorType& type, Operand operand) {
+  if (!IsNarrow(type)) return operand;
+  const int64_t n = type.shape.num_elements();
+  const Operand floats = plan.Reserve(n);
+  AddConvert(plan, operand, "E", floats, "float", n);
+  return floats;
+}
+
+Operand ProductOf(OpPlan& plan, const OpRequest& r) {
+  return IsNarrow(r.outputs[0]) ? plan.Reserve(r.outputs[0].shape.num_elements()) : Out(0);
+}
+
+float BetaOf(const OpRequest& r) {
+  return r.accumulate != 0 && !IsNarrow(r.outputs[0]) ? 1.0f : 0.0f;
+}
+
+void AddFinish(OpPlan& plan, const OpRequest& r, Operand c, int64_t columns, Operand bias,
                bool relu) {
-  if (!has_bias && !relu) return;
+  const bool narrow = IsNarrow(r.outputs[0]), has_bias = bias.kind != Operand::kNone;
+  if (!narrow && !has_bias && !relu) return;
+  const int64_t n = r.outputs[0].shape.num_elements();
   plan.Kernel("products", "finish")
-      .Add(y)
-      .Add(has_bias ? bias : Operand{})
-      .Int(rows * columns)
+      .Define("R", "E")
+      .Add(c)
+      .Add(bias)
+      .Out(0)
+      .Int(n)
       .Int(columns)
       .Int(has_bias ? 1 : 0)
       .Int(relu ? 1 : 0)
-      .Items(rows * columns);
+      .Int(narrow && r.accumulate != 0 ? 1 : 0)
+      .Items(n);
 }
 
 namespace {
 
-constexpr int64_t kSize = sizeof(float);
-
 Status Matmul(const OpRequest& r, const Limits&, OpPlan& plan) {
-  OC_RETURN_IF_ERROR(WantF32(r.inputs[0]));
+  OC_RETURN_IF_ERROR(WantFloat(r.inputs[0]));
   const Shape& a = r.inputs[0].shape;
   const Shape& b = r.inputs[1].shape;
   const Shape& y = r.outputs[0].shape;
@@ -41,12 +64,16 @@ Status Matmul(const OpRequest& r, const Limits&, OpPlan& plan) {
     p.m = stack * m;
     stack = 1;
   }
+  const Operand all_a = AsFloats(plan, r.inputs[0], In(0));
+  const Operand all_b = AsFloats(plan, r.inputs[1], In(1));
+  const Operand all_c = ProductOf(plan, r);
   for (int64_t s = 0; s < stack; ++s) {
-    p.a = In(0, a.rank() == 2 ? 0 : s * m * k * kSize);
-    p.b = In(1, b.rank() == 2 ? 0 : s * k * n * kSize);
-    p.c = Out(0, s * m * n * kSize);
+    p.a = Further(all_a, a.rank() == 2 ? 0 : s * m * k);
+    p.b = Further(all_b, b.rank() == 2 ? 0 : s * k * n);
+    p.c = Further(all_c, s * m * n);
     plan.Product(p);
   }
+  AddFinish(plan, r, all_c, n, {}, false);
   return OkStatus();
 }
 
@@ -57,56 +84,60 @@ int64_t Rows(const Shape& shape) {
 }
 
 Status Linear(const OpRequest& r, const Limits&, OpPlan& plan) {
-  OC_RETURN_IF_ERROR(WantF32(r.inputs[0]));
+  OC_RETURN_IF_ERROR(WantFloat(r.inputs[0]));
   const Shape& x = r.inputs[0].shape;
   const int64_t in = x[-1].size(), out = r.inputs[1].shape[0].size(), rows = Rows(x);
+  const Operand c = ProductOf(plan, r);
   plan.Product({.transpose_b = true,
                 .m = rows,
                 .n = out,
                 .k = in,
-                .a = In(0),
-                .b = In(1),
-                .c = Out(0),
+                .a = AsFloats(plan, r.inputs[0], In(0)),
+                .b = AsFloats(plan, r.inputs[1], In(1)),
+                .c = c,
                 .lda = in,
                 .ldb = in,
                 .ldc = out});
-  const bool has_bias = r.inputs.size() > 2;
-  AddFinish(plan, Out(0), rows, out, has_bias, In(2),
+  AddFinish(plan, r, c, out, r.inputs.size() > 2 ? In(2) : Operand{},
             r.attrs.String("activation", "none") == "relu");
   return OkStatus();
 }
 
 Status LinearGradInput(const OpRequest& r, const Limits&, OpPlan& plan) {
-  OC_RETURN_IF_ERROR(WantF32(r.inputs[0]));
+  OC_RETURN_IF_ERROR(WantFloat(r.inputs[0]));
   const Shape& dy = r.inputs[0].shape;
   const int64_t out = dy[-1].size(), in = r.inputs[1].shape[1].size();
+  const Operand c = ProductOf(plan, r);
   plan.Product({.m = Rows(dy),
                 .n = in,
                 .k = out,
-                .a = In(0),
-                .b = In(1),
-                .c = Out(0),
+                .a = AsFloats(plan, r.inputs[0], In(0)),
+                .b = AsFloats(plan, r.inputs[1], In(1)),
+                .c = c,
                 .lda = out,
                 .ldb = in,
                 .ldc = in});
+  AddFinish(plan, r, c, in, {}, false);
   return OkStatus();
 }
 
 Status LinearGradWeight(const OpRequest& r, const Limits&, OpPlan& plan) {
-  OC_RETURN_IF_ERROR(WantF32(r.inputs[0]));
+  OC_RETURN_IF_ERROR(WantFloat(r.inputs[0]));
   const Shape& dy = r.inputs[0].shape;
   const int64_t out = dy[-1].size(), in = r.inputs[1].shape[-1].size();
+  const Operand c = ProductOf(plan, r);
   plan.Product({.transpose_a = true,
                 .m = out,
                 .n = in,
                 .k = Rows(dy),
-                .a = In(0),
-                .b = In(1),
-                .c = Out(0),
+                .a = AsFloats(plan, r.inputs[0], In(0)),
+                .b = AsFloats(plan, r.inputs[1], In(1)),
+                .c = c,
                 .lda = out,
                 .ldb = in,
                 .ldc = in,
-                .beta = r.accumulate != 0 ? 1.0f : 0.0f});
+                .beta = BetaOf(r)});
+  AddFinish(plan, r, c, in, {}, false);
   return OkStatus();
 }
 

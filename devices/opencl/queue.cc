@@ -35,8 +35,8 @@ Status Point::Outcome(cl_int execution, const std::vector<std::shared_ptr<Point>
     const auto check = checks_.find(flags_[0]);
     if (check == checks_.end()) return Internal(where_, ": an unknown report of bad data");
     const DataCheck& c = *check->second;
-    return InvalidArgument(c.what, " ", flags_[2], " at position ", flags_[1], " is outside ",
-                           c.range, " (op ", c.op, ", ", where_, ")");
+    return OutOfRange(c.what, " ", flags_[2], " at position ", flags_[1], " is outside ", c.range,
+                      " (op ", c.op, ", ", where_, ")");
   }
   if (execution < 0) return ToStatus(execution, "run what was enqueued", where_);
   return OkStatus();

@@ -13,7 +13,8 @@ int64_t Elements(const Walk& walk) {
 
 struct Stage {
   std::string type, result;
-  std::string pre, finish;
+  std::string pre;
+  double scale = 1;
   Operand x, y;
   Walk kept, inner;
   int64_t parts = 1;
@@ -32,7 +33,6 @@ void AddStage(OpPlan& plan, const Reduction& what, const std::string& acc, Stage
       .Define("START", what.start)
       .Define("COMBINE(a, b)", absl::StrCat("(", what.combine, ")"))
       .Define("PRE(x)", s.pre)
-      .Define("FINISH(value)", s.finish)
       .Add(s.x)
       .Add(s.y)
       .Int(inner)
@@ -42,6 +42,7 @@ void AddStage(OpPlan& plan, const Reduction& what, const std::string& acc, Stage
       .Ints(s.inner.sizes, 1)
       .Ints(s.inner.strides, 0)
       .Int(s.accumulate ? 1 : 0)
+      .Float(s.scale)
       .Groups(outputs * s.parts, kRow);
 }
 
@@ -52,33 +53,35 @@ Status AddReduction(OpPlan& plan, const Reduction& what, Operand x, Operand y, W
   if (kept.sizes.size() > 8 || inner.sizes.size() > 8) {
     return Unimplemented("no kernel for more than 8 dimensions that do not lie together");
   }
-  const std::string acc = what.type == "float" ? "float" : "long";
+  const bool whole = what.type == "int" || what.type == "long" || what.type == "uchar";
+  const std::string acc = whole ? "long" : "float";
   const int64_t outputs = Elements(kept), n = Elements(inner);
   constexpr int64_t kFewOutputs = 64, kLong = 8192, kPart = 2048;
   if (outputs == 0) return OkStatus();
   if (outputs > kFewOutputs || n < kLong) {
     AddStage(plan, what, acc,
-             {what.type, what.type, what.pre, what.finish, x, y, std::move(kept), std::move(inner),
+             {what.type, what.result, what.pre, what.scale, x, y, std::move(kept), std::move(inner),
               1, what.accumulate});
     return OkStatus();
   }
   const int64_t parts = std::min<int64_t>(64, n / kPart);
   const Operand partial = plan.Reserve(outputs * parts * (acc == "long" ? 2 : 1));
-  AddStage(plan, what, acc,
-           {what.type, acc, what.pre, "(value)", x, partial, std::move(kept), std::move(inner),
-            parts, false});
+  AddStage(
+      plan, what, acc,
+      {what.type, acc, what.pre, 1, x, partial, std::move(kept), std::move(inner), parts, false});
   Walk parts_kept, parts_inner;
   parts_kept.Add(outputs, parts);
   parts_inner.Add(parts, 1);
   AddStage(plan, what, acc,
-           {acc, what.type, "(x)", what.finish, partial, y, parts_kept, parts_inner, 1,
+           {acc, what.result, "(x)", what.scale, partial, y, parts_kept, parts_inner, 1,
             what.accumulate});
   return OkStatus();
 }
 
-void AddSum(OpPlan& plan, Operand x, int64_t n, Operand y, bool accumulate,
+void AddSum(OpPlan& plan, Operand x, int64_t n, Operand y, bool accumulate, const std::string& type,
             const std::string& pre) {
   Reduction what;
+  what.type = type;
   what.pre = pre;
   what.accumulate = accumulate;
   Walk inner;
@@ -111,16 +114,15 @@ struct Axes {
 Status Sum(const OpRequest& r, OpPlan& plan, bool mean) {
   const Axes axes(r);
   const auto n = static_cast<double>(Elements(axes.inner));
-  const bool floats = r.inputs[0].dtype == DType::kF32;
-  if (mean) OC_RETURN_IF_ERROR(WantF32(r.inputs[0]));
-  if (floats && axes.columns()) {
-    AddColumnSums(plan, axes.inner.sizes[0], axes.kept.sizes[0], {In(0)}, {"a[i]"}, {Out(0)},
-                  mean ? 1 / n : 1, r.accumulate);
+  OC_ASSIGN_OR_RETURN(const std::string type, TypeName(r.inputs[0].dtype));
+  if (IsFloat(r.inputs[0].dtype) && axes.columns()) {
+    AddColumnSums(plan, axes.inner.sizes[0], axes.kept.sizes[0], {In(0)}, {"GET(a, i)"}, {Out(0)},
+                  "E", mean ? 1 / n : 1, r.accumulate);
     return OkStatus();
   }
   Reduction what;
-  OC_ASSIGN_OR_RETURN(what.type, TypeName(r.inputs[0].dtype));
-  if (mean) what.finish = absl::StrCat("((value) / ", Literal(n), ")");
+  what.type = what.result = type;
+  if (mean) what.scale = 1 / n;
   what.accumulate = r.accumulate != 0;
   return AddReduction(plan, what, In(0), Out(0), axes.kept, axes.inner);
 }
@@ -132,7 +134,8 @@ Status ReduceMax(const OpRequest& r, const Limits&, OpPlan& plan) {
   const Axes axes(r);
   Reduction what;
   OC_ASSIGN_OR_RETURN(what.type, TypeName(r.inputs[0].dtype));
-  what.start = r.inputs[0].dtype == DType::kF32 ? "(-INFINITY)" : "LONG_MIN";
+  what.result = what.type;
+  what.start = IsFloat(r.inputs[0].dtype) ? "(-INFINITY)" : "LONG_MIN";
   // What is no number is not hidden.
   what.combine = "(b) > (a) || (b) != (b) ? (b) : (a)";
   return AddReduction(plan, what, In(0), Out(0), axes.kept, axes.inner);

@@ -9,7 +9,7 @@ namespace {
 std::string RangeOf(int64_t vocabulary) { return absl::StrCat("0..", vocabulary - 1); }
 
 Status Embedding(const OpRequest& r, const Limits&, OpPlan& plan) {
-  OC_RETURN_IF_ERROR(WantF32(r.inputs[1]));
+  OC_RETURN_IF_ERROR(WantFloat(r.inputs[1]));
   const int64_t count = r.inputs[0].shape.num_elements();
   const int64_t vocabulary = r.inputs[1].shape[0].size(), width = r.inputs[1].shape[1].size();
   const Operand flags = plan.Flags("id", RangeOf(vocabulary));
@@ -26,7 +26,7 @@ Status Embedding(const OpRequest& r, const Limits&, OpPlan& plan) {
 }
 
 Status EmbeddingGrad(const OpRequest& r, const Limits&, OpPlan& plan) {
-  OC_RETURN_IF_ERROR(WantF32(r.inputs[0]));
+  OC_RETURN_IF_ERROR(WantFloat(r.inputs[0]));
   const int64_t count = r.inputs[1].shape.num_elements();
   const int64_t vocabulary = r.outputs[0].shape[0].size(), width = r.outputs[0].shape[1].size();
   const Operand next = plan.Reserve(count), first = plan.Reserve(count);
@@ -40,11 +40,10 @@ Status EmbeddingGrad(const OpRequest& r, const Limits&, OpPlan& plan) {
       .Int(vocabulary)
       .Items(count);
   if (r.accumulate == 0) {
-    plan.Kernel("movement", "clear")
+    plan.Kernel("movement", "zero")
+        .Define("M", MoveType(r.outputs[0].dtype))
         .Out(0)
-        .Int(vocabulary)
-        .Int(width)
-        .Int(width)
+        .Int(vocabulary * width)
         .Items(vocabulary * width);
   }
   plan.Kernel("sequence", "add_rows")
@@ -73,7 +72,7 @@ std::string Phases(double base, int64_t width) {
 }
 
 Status Rope(const OpRequest& r, const Limits&, OpPlan& plan) {
-  OC_RETURN_IF_ERROR(WantF32(r.inputs[0]));
+  OC_RETURN_IF_ERROR(WantFloat(r.inputs[0]));
   OC_ASSIGN_OR_RETURN(const ops::HeadLayout layout, ops::ReadHeads(r.inputs[0], r.attrs));
   const int64_t time = r.inputs[0].shape[1].size(), rows = r.inputs[0].shape[0].size() * time;
   const int64_t turning = (layout.heads + layout.kv_heads) * layout.width;
@@ -111,7 +110,7 @@ struct Sizes {
 // `rows` of time floats must fit into the local memory.
 StatusOr<Sizes> ReadSizes(const OpRequest& r, int qkv, int rows, const Limits& limits) {
   const TensorType& type = r.inputs[static_cast<size_t>(qkv)];
-  OC_RETURN_IF_ERROR(WantF32(type));
+  OC_RETURN_IF_ERROR(WantFloat(type));
   OC_ASSIGN_OR_RETURN(const ops::HeadLayout layout, ops::ReadHeads(type, r.attrs));
   const int64_t time = type.shape[1].size();
   const int64_t longest = (limits.local_bytes - (int64_t{2} << 10)) / (rows * 4);
@@ -139,8 +138,11 @@ Status AttentionGrad(const OpRequest& r, const Limits& limits, OpPlan& plan) {
   };
   s.AddTo(begin("attention_grad_queries").LocalFloats(s.time).LocalFloats(s.time))
       .Groups(queries, kRow);
-  s.AddTo(begin("attention_grad_keys").LocalFloats(s.time).LocalFloats(s.time))
-      .Groups(s.batch * s.layout.kv_heads * s.time, kRow);
+  const int64_t keys = s.batch * s.layout.kv_heads * s.time;
+  const bool shared = s.layout.heads > s.layout.kv_heads;
+  const Operand sums = shared ? plan.Reserve(2 * keys * s.layout.width) : Operand{};
+  s.AddTo(begin("attention_grad_keys").Add(sums).LocalFloats(s.time).LocalFloats(s.time))
+      .Groups(keys, kRow);
   return OkStatus();
 }
 

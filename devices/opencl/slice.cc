@@ -8,14 +8,9 @@
 namespace oc::opencl {
 namespace {
 
-constexpr DType kDTypes[] = {DType::kF32, DType::kI32, DType::kI64, DType::kU8, DType::kBool};
-
-Status CheckDTypes(const OpRequest& request) {
-  for (const auto* types : {&request.inputs, &request.outputs}) {
-    for (const TensorType& t : *types) OC_RETURN_IF_ERROR(TypeName(t.dtype).status());
-  }
-  return OkStatus();
-}
+// What ops compute with. Elements of others are moved, and f64 is cast where the device has it.
+constexpr DType kDTypes[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kI32,
+                             DType::kI64, DType::kU8,  DType::kBool};
 
 }  // namespace
 
@@ -74,7 +69,6 @@ StatusOr<OpPlan> OpenClSlice::Plan(const OpRequest& request) const {
   const std::string what = absl::StrCat("op ", ToString(request), " on ", where());
   const auto entry = plans_.find(request.def->name);
   if (entry == plans_.end()) return Unimplemented(what, ": no kernel of that name");
-  OC_RETURN_IF_ERROR(Annotate(CheckDTypes(request), what));
   if ((request.accumulate & ~entry->second.accumulable) != 0) {
     return Unimplemented(what, ": the kernel does not add to its output");
   }

@@ -4,14 +4,14 @@ namespace oc::opencl {
 namespace {
 
 Status Softmax(const OpRequest& r, const Limits&, OpPlan& plan) {
-  OC_RETURN_IF_ERROR(WantF32(r.inputs[0]));
+  OC_RETURN_IF_ERROR(WantFloat(r.inputs[0]));
   const RowSplit rows(r.inputs[0].shape);
   plan.Kernel("softmax", "softmax").In(0).Out(0).Int(rows.columns).Groups(rows.count, kRow);
   return OkStatus();
 }
 
 Status SoftmaxGrad(const OpRequest& r, const Limits&, OpPlan& plan) {
-  OC_RETURN_IF_ERROR(WantF32(r.inputs[0]));
+  OC_RETURN_IF_ERROR(WantFloat(r.inputs[0]));
   const RowSplit rows(r.inputs[0].shape);
   plan.Kernel("softmax", "softmax_grad")
       .In(0)
@@ -37,7 +37,7 @@ void CheckLabels(const OpRequest& r, OpPlan& plan, int labels, const RowSplit& r
 }
 
 Status CrossEntropy(const OpRequest& r, const Limits&, OpPlan& plan) {
-  OC_RETURN_IF_ERROR(WantF32(r.inputs[0]));
+  OC_RETURN_IF_ERROR(WantFloat(r.inputs[0]));
   const RowSplit rows(r.inputs[0].shape);
   CheckLabels(r, plan, 1, rows);
   const Operand losses = plan.Reserve(rows.count);
@@ -54,8 +54,7 @@ Status CrossEntropy(const OpRequest& r, const Limits&, OpPlan& plan) {
 }
 
 Status CrossEntropyGrad(const OpRequest& r, const Limits&, OpPlan& plan) {
-  OC_RETURN_IF_ERROR(WantF32(r.inputs[0]));
-  OC_RETURN_IF_ERROR(WantF32(r.inputs[1]));
+  OC_RETURN_IF_ERROR(WantFloats(r));
   const RowSplit rows(r.inputs[1].shape);
   CheckLabels(r, plan, 2, rows);
   plan.Kernel("softmax", "cross_entropy_grad")
@@ -80,7 +79,7 @@ Status CountValid(const OpRequest& r, const Limits&, OpPlan& plan) {
 }
 
 Status CountCorrect(const OpRequest& r, const Limits&, OpPlan& plan) {
-  OC_RETURN_IF_ERROR(WantF32(r.inputs[0]));
+  OC_RETURN_IF_ERROR(WantFloat(r.inputs[0]));
   const RowSplit rows(r.inputs[0].shape);
   CheckLabels(r, plan, 1, rows);
   const Operand ones = plan.Reserve(rows.count);

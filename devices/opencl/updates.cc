@@ -7,34 +7,32 @@ namespace {
 
 int64_t Elements(const OpRequest& r) { return r.outputs[0].shape.num_elements(); }
 
-Status WantAllF32(const OpRequest& r) {
-  for (const TensorType& t : r.inputs) OC_RETURN_IF_ERROR(WantF32(t));
-  return OkStatus();
+// A kernel of updates.cl for the types of what is changed (P) and of what it takes up (G).
+StatusOr<KernelStep*> Update(const OpRequest& r, OpPlan& plan, const char* kernel) {
+  OC_RETURN_IF_ERROR(WantFloats(r));
+  OC_ASSIGN_OR_RETURN(const std::string changed, TypeName(r.inputs[0].dtype));
+  OC_ASSIGN_OR_RETURN(const std::string taken, TypeName(r.inputs[1].dtype));
+  return &plan.Kernel("updates", kernel).Define("P", changed).Define("G", taken);
 }
 
 Status Accumulate(const OpRequest& r, const Limits&, OpPlan& plan) {
-  OC_RETURN_IF_ERROR(WantAllF32(r));
-  plan.Kernel("updates", "accumulate").In(0).In(1).Out(0).Int(Elements(r)).Items(Elements(r));
+  OC_ASSIGN_OR_RETURN(KernelStep * step, Update(r, plan, "accumulate"));
+  step->In(0).In(1).Out(0).Int(Elements(r)).Items(Elements(r));
   return OkStatus();
 }
 
 Status Lerp(const OpRequest& r, const Limits&, OpPlan& plan) {
-  OC_RETURN_IF_ERROR(WantAllF32(r));
-  plan.Kernel("updates", "lerp")
-      .In(0)
-      .In(1)
-      .Out(0)
-      .Int(Elements(r))
-      .Float(r.attrs.Double("rate"))
-      .Items(Elements(r));
+  OC_ASSIGN_OR_RETURN(KernelStep * step, Update(r, plan, "lerp"));
+  step->In(0).In(1).Out(0).Int(Elements(r)).Float(r.attrs.Double("rate")).Items(Elements(r));
   return OkStatus();
 }
 
 Status SumSquares(const OpRequest& r, const Limits&, OpPlan& plan) {
-  OC_RETURN_IF_ERROR(WantAllF32(r));
   for (size_t i = 0; i < r.inputs.size(); ++i) {
+    OC_RETURN_IF_ERROR(WantFloat(r.inputs[i]));
+    OC_ASSIGN_OR_RETURN(const std::string type, TypeName(r.inputs[i].dtype));
     AddSum(plan, In(static_cast<int>(i)), r.inputs[i].shape.num_elements(), Out(0),
-           i > 0 || r.accumulate != 0, "((x) * (x))");
+           i > 0 || r.accumulate != 0, type, "((x) * (x))");
   }
   return OkStatus();
 }
@@ -45,10 +43,9 @@ Status ClipFactor(const OpRequest& r, const Limits&, OpPlan& plan) {
 }
 
 Status Sgd(const OpRequest& r, const Limits&, OpPlan& plan) {
-  OC_RETURN_IF_ERROR(WantAllF32(r));
+  OC_ASSIGN_OR_RETURN(KernelStep * step, Update(r, plan, "sgd"));
   const bool has_buffer = r.inputs.size() > 4;
-  plan.Kernel("updates", "sgd")
-      .In(0)
+  step->In(0)
       .In(1)
       .In(2)
       .In(3)
@@ -65,7 +62,6 @@ Status Sgd(const OpRequest& r, const Limits&, OpPlan& plan) {
 }
 
 Status AdamW(const OpRequest& r, const Limits&, OpPlan& plan) {
-  OC_RETURN_IF_ERROR(WantAllF32(r));
   const double beta1 = r.attrs.Double("beta1", 0.9), beta2 = r.attrs.Double("beta2", 0.999);
   const Operand corrections = plan.Reserve(2);
   plan.Kernel("updates", "adamw_corrections")
@@ -74,8 +70,8 @@ Status AdamW(const OpRequest& r, const Limits&, OpPlan& plan) {
       .Float(std::log(beta1))
       .Float(std::log(beta2))
       .Items(1);
-  plan.Kernel("updates", "adamw")
-      .In(0)
+  OC_ASSIGN_OR_RETURN(KernelStep * step, Update(r, plan, "adamw"));
+  step->In(0)
       .In(1)
       .In(2)
       .In(3)
@@ -97,7 +93,7 @@ Status AdamW(const OpRequest& r, const Limits&, OpPlan& plan) {
 }
 
 Status Dropout(const OpRequest& r, const Limits&, OpPlan& plan) {
-  OC_RETURN_IF_ERROR(WantF32(r.inputs[0]));
+  OC_RETURN_IF_ERROR(WantFloat(r.inputs[0]));
   const Shape& shape = r.inputs[0].shape;
   const int64_t n = shape.num_elements();
   if (n == 0) return OkStatus();

@@ -19,8 +19,8 @@ struct Labels {
   Status Check() const {
     for (int64_t r = 0; r < rows; ++r) {
       if (valid(r) && (values[r] < 0 || values[r] >= classes)) {
-        return InvalidArgument("label ", values[r], " at position ", r, " is outside 0..",
-                               classes - 1, " (and not ignore_index ", ignored, ")");
+        return OutOfRange("label ", values[r], " at position ", r, " is outside 0..", classes - 1,
+                          " (and not ignore_index ", ignored, ")");
       }
     }
     return OkStatus();

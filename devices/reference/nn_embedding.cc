@@ -7,7 +7,7 @@ namespace {
 Status CheckIds(const int32_t* ids, int64_t count, int64_t vocabulary) {
   for (int64_t n = 0; n < count; ++n) {
     if (ids[n] < 0 || ids[n] >= vocabulary) {
-      return InvalidArgument("id ", ids[n], " at position ", n, " is outside 0..", vocabulary - 1);
+      return OutOfRange("id ", ids[n], " at position ", n, " is outside 0..", vocabulary - 1);
     }
   }
   return OkStatus();

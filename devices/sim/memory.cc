@@ -4,9 +4,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 
 namespace oc::sim {
 namespace {
+
+// That Free waits for work to end.
+constexpr std::chrono::seconds kLongestUse{30};
 
 size_t PageBytes() { return static_cast<size_t>(sysconf(_SC_PAGESIZE)); }
 // Whole pages for the bytes; at least one.
@@ -54,11 +58,26 @@ void SimMemory::Release() {
 
 void SimMemory::Free() {
   std::unique_lock<std::mutex> lock(mutex_);
+  idle_.wait_for(lock, kLongestUse, [&] { return uses_ == 0; });
   freed_ = true;
   idle_.wait(lock, [&] { return users_ == 0; });
   // The addresses stay taken as long as work that is enqueued names them; the pages go now.
   madvise(data_, MappedBytes(bytes_), MADV_DONTNEED);
   used_->fetch_sub(bytes_);
+}
+
+std::shared_ptr<SimMemory> SimMemory::Use(std::shared_ptr<SimMemory> memory) {
+  SimMemory* const used = memory.get();
+  {
+    std::lock_guard<std::mutex> lock(used->mutex_);
+    ++used->uses_;
+  }
+  return std::shared_ptr<SimMemory>(used, [keep = std::move(memory)](SimMemory* m) {
+    // Notified under the lock: whoever waits may go away afterwards.
+    std::lock_guard<std::mutex> lock(m->mutex_);
+    --m->uses_;
+    m->idle_.notify_all();
+  });
 }
 
 void SimMemory::Wrote(int64_t end) {
@@ -73,7 +92,8 @@ StatusOr<SimRange> ToSimRange(const BufferRange& range) {
     return InvalidArgument("bytes ", range.offset, " to ", range.offset + range.bytes,
                            " of a buffer of ", range.buffer->bytes());
   }
-  return SimRange{static_cast<SimBuffer*>(range.buffer)->memory(), range.offset, range.bytes};
+  return SimRange{SimMemory::Use(static_cast<SimBuffer*>(range.buffer)->memory()), range.offset,
+                  range.bytes};
 }
 
 }  // namespace oc::sim

@@ -29,8 +29,11 @@ class SimMemory {
   // freed.
   StatusOr<std::byte*> Acquire();
   void Release();
-  // Once. Waits for the work that runs on it; later work fails.
+  // Once. Waits until nothing enqueued uses it; but not for ever for work behind an event that does
+  // not come: such work fails when its turn comes.
   void Free();
+  // The memory, kept and counted as used until the last copy goes.
+  static std::shared_ptr<SimMemory> Use(std::shared_ptr<SimMemory> memory);
   // Bytes [.., end) were written.
   void Wrote(int64_t end);
   int64_t high_water() const { return high_water_.load(); }
@@ -45,8 +48,10 @@ class SimMemory {
   std::atomic<int64_t> high_water_{0};
   std::mutex mutex_;
   std::condition_variable idle_;
-  int users_ = 0;       // guarded by mutex_
-  bool freed_ = false;  // guarded by mutex_
+  // All guarded by mutex_.
+  int users_ = 0;  // that have access
+  int uses_ = 0;   // of Use
+  bool freed_ = false;
 };
 
 // The object that the host holds: frees the memory when it goes.
@@ -61,9 +66,9 @@ class SimBuffer : public Buffer {
   std::shared_ptr<SimMemory> memory_;
 };
 
-// A range that keeps its memory from being unmapped.
+// A range of work that is enqueued: it keeps its memory from being unmapped, or freed.
 struct SimRange {
-  std::shared_ptr<SimMemory> memory;  // null: no bytes
+  std::shared_ptr<SimMemory> memory;  // from Use; null: no bytes
   int64_t offset = 0;
   int64_t bytes = 0;
 };

@@ -73,6 +73,7 @@ class Interpreter {
       OC_RETURN_IF_ERROR(Allocate(v.id, v.type.bytes()));
       OC_RETURN_IF_ERROR(queue_->CopyFromHost(Range(v.id), it->second.bytes()));
     }
+    OC_RETURN_IF_ERROR(Finish());
     for (const Node& node : graph.nodes) {
       OC_RETURN_IF_ERROR(Annotate(RunNode(graph, node, results),
                                   absl::StrCat("node ", node.id, " (", node.def->name,
@@ -93,15 +94,19 @@ class Interpreter {
 
   Status RunNode(const Graph& graph, const Node& node, std::vector<Tensor>& results) {
     OC_RETURN_IF_ERROR(node.def->is_view ? View(graph, node) : Compute(graph, node));
-    OC_ASSIGN_OR_RETURN(auto done, slice_.CreateEvent());
-    OC_RETURN_IF_ERROR(queue_->Record(*done));
-    OC_RETURN_IF_ERROR(done->Wait(/*timeout_seconds=*/300));
     for (int v : node.outputs) {
       if (graph.value(v).opaque) continue;
       results[v] = Tensor(graph.value(v).type);
       OC_RETURN_IF_ERROR(queue_->CopyToHost(results[v].bytes(), Range(v)));
     }
-    return OkStatus();
+    return Finish();
+  }
+
+  // Waits for all that is enqueued: copies of the host's memory, too.
+  Status Finish() {
+    OC_ASSIGN_OR_RETURN(auto done, slice_.CreateEvent());
+    OC_RETURN_IF_ERROR(queue_->Record(*done));
+    return done->Wait(/*timeout_seconds=*/300);
   }
 
   Status View(const Graph& graph, const Node& node) {
@@ -131,7 +136,8 @@ class Interpreter {
       in[updates] = out[i];
     }
     OC_ASSIGN_OR_RETURN(auto workspace, slice_.Allocate(op->workspace_bytes()));
-    return queue_->Enqueue(*op, in, out, {workspace.get(), 0, workspace->bytes()});
+    OC_RETURN_IF_ERROR(queue_->Enqueue(*op, in, out, {workspace.get(), 0, workspace->bytes()}));
+    return Finish();  // the op and its workspace go now
   }
 
   Slice& slice_;

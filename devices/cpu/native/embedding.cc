@@ -18,8 +18,8 @@ using Kernel = StatusOr<std::unique_ptr<HostKernel>>;
 Status CheckIds(const int32_t* ids, int64_t n, int64_t vocabulary) {
   for (int64_t i = 0; i < n; ++i) {
     if (ids[i] < 0 || ids[i] >= vocabulary) {
-      return InvalidArgument("id ", ids[i], " at position ", i, ": the table has ", vocabulary,
-                             " rows (0 to ", vocabulary - 1, ")");
+      return OutOfRange("id ", ids[i], " at position ", i, ": the table has ", vocabulary,
+                        " rows (0 to ", vocabulary - 1, ")");
     }
   }
   return OkStatus();

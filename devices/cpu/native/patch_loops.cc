@@ -75,9 +75,33 @@ void Unpack(const void* rows, void* weights, int64_t in, int64_t taps, int64_t b
                             end);
 }
 
+template <int kTaps>
+void BlockTaps(const float* weights, float* blocks, int64_t in, int64_t any_taps, int64_t begin,
+               int64_t end) {
+  constexpr int64_t kBlock = 16;
+  const int64_t taps = kTaps > 0 ? kTaps : any_taps;
+  for (int64_t ob = begin; ob < end; ++ob) {
+    for (int64_t o = 0; o < kBlock; ++o) {
+      const float* from = weights + (ob * kBlock + o) * in * taps;
+      float* to = blocks + (ob * in * taps + o) * kBlock;
+      for (int64_t ib = 0; ib < in / kBlock; ++ib) {
+        for (int64_t tap = 0; tap < taps; ++tap, to += kBlock * kBlock) {
+          for (int64_t i = 0; i < kBlock; ++i) to[i] = from[i * taps + tap];
+        }
+        from += kBlock * taps;
+      }
+    }
+  }
+}
+
+void Block(const float* weights, float* blocks, int64_t in, int64_t taps, int64_t begin,
+           int64_t end) {
+  (taps == 9 ? BlockTaps<9> : BlockTaps<0>)(weights, blocks, in, taps, begin, end);
+}
+
 }  // namespace
 
 const PatchLoops kPatchLoops = {
-    {Gather<float>, Gather<bf16>}, {Pack<float>, Pack<bf16>}, {Unpack<float>, Unpack<bf16>}};
+    {Gather<float>, Gather<bf16>}, {Pack<float>, Pack<bf16>}, {Unpack<float>, Unpack<bf16>}, Block};
 
 }  // namespace oc::cpu::OC_CPU_ISA

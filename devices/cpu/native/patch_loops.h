@@ -25,6 +25,10 @@ struct PatchLoops {
                             int64_t begin, int64_t end);
   void (*unpack[kFloatKinds])(const void* rows, void* weights, int64_t in, int64_t taps,
                               int64_t begin, int64_t end, bool accumulate);
+  // Weights of floats to [o / 16][in / 16][tap][o % 16][in % 16], which is oneDNN's ABcd16a16b:
+  // blocks of output channels begin..end-1. Both numbers of channels are multiples of 16.
+  void (*block)(const float* weights, float* blocks, int64_t in, int64_t taps, int64_t begin,
+                int64_t end);
 };
 OC_CPU_LOOPS(PatchLoops)
 

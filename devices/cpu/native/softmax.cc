@@ -39,8 +39,8 @@ Kernel MakeSoftmaxGrad(const OpRequest& request, int) {
 Status CheckLabels(const int32_t* labels, int64_t rows, int64_t classes, int64_t ignore) {
   for (int64_t r = 0; r < rows; ++r) {
     if ((labels[r] < 0 || labels[r] >= classes) && labels[r] != ignore) {
-      return InvalidArgument("label ", labels[r], " of row ", r, ": there are ", classes,
-                             " classes (0 to ", classes - 1, ")");
+      return OutOfRange("label ", labels[r], " of row ", r, ": there are ", classes,
+                        " classes (0 to ", classes - 1, ")");
     }
   }
   return OkStatus();

@@ -225,6 +225,13 @@ StatusOr<Layout> Layout::Strided(DType dtype, const Dims& dims, const Dims& stri
   });
 }
 
+StatusOr<Layout> Layout::Blocked16(DType dtype, const Dims& dims) {
+  OC_ASSIGN_OR_RETURN(const auto type, TypeOf(dtype));
+  return Guarded("describe weights", [&]() -> StatusOr<Layout> {
+    return Wrap(dnnl::memory::desc(dims, type, dnnl::memory::format_tag::ABcd16a16b));
+  });
+}
+
 StatusOr<Layout> Layout::Any(DType dtype, const Dims& dims) {
   OC_ASSIGN_OR_RETURN(const auto type, TypeOf(dtype));
   return Guarded("describe a tensor", [&]() -> StatusOr<Layout> {

@@ -17,6 +17,9 @@ constexpr int64_t kAlignment = 64;
 
 bool UsesSgemm(const Product& p) {
   if (p.dtype != DType::kF32 || p.transpose_b || p.bias || p.relu) return false;
+  // What takes microseconds: a call of the primitive costs less where it has nothing to transpose.
+  constexpr int64_t kTiny = 1 << 16;
+  if (!p.transpose_a && p.m * p.n * p.k <= kTiny) return false;
   // Long sums over transposed rows of a wide result: 0.8 to 0.95 of the primitive's speed.
   constexpr int64_t kLongSum = 1024, kWide = 512;
   return !(p.transpose_a && p.k >= kLongSum && std::max(p.m, p.n) >= kWide);

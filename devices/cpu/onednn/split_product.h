@@ -6,7 +6,7 @@
 // - bf16, and f32 with b transposed (linear's forward), take the library's product primitive, which
 //   adds bias and relu at no cost: 0.95 to 1.1 of sgemm's speed there.
 // - Other f32 products (both gradients) take sgemm: up to 1.9 times the primitive's speed where the
-//   primitive has to copy b, and adding to c costs nothing. The exception is in UsesSgemm.
+//   primitive has to copy b, and adding to c costs nothing. The exceptions are in UsesSgemm.
 #pragma once
 
 #include <memory>

@@ -1,13 +1,14 @@
-// Sums over rows, of expressions that the host defines (AddColumnSums).
-__kernel void partial_sums(ARG(float, a), ARG(float, b), ARG(float, m), ARG(float, s),
-                           ARG(float, g), ARG(float, h), ARG(float, partial), idx rows,
-                           idx columns, idx chunk, idx chunks) {
-  USE(float, a);
-  USE(float, b);
+// Sums over rows, of expressions that the host defines (AddColumnSums), as elements of R.
+#ifdef VALUE0
+__kernel void partial_sums(ARG(E, a), ARG(E, b), ARG(float, m), ARG(float, s), ARG(E, g),
+                           ARG(E, h), ARG(float, partial), idx rows, idx columns, idx chunk,
+                           idx chunks) {
+  USE(E, a);
+  USE(E, b);
   USE(float, m);
   USE(float, s);
-  USE(float, g);
-  USE(float, h);
+  USE(E, g);
+  USE(E, h);
   USE(float, partial);
   const idx item = (idx)get_global_id(0);
   if (item >= chunks * columns) return;
@@ -30,14 +31,16 @@ __kernel void partial_sums(ARG(float, a), ARG(float, b), ARG(float, m), ARG(floa
 #endif
 }
 
-__kernel void final_sums(ARG(float, partial), ARG(float, y), idx columns, idx chunks, float scale,
+#else
+__kernel void final_sums(ARG(float, partial), ARG(R, y), idx columns, idx chunks, float scale,
                          idx accumulate) {
   USE(float, partial);
-  USE(float, y);
+  USE(R, y);
   const idx c = (idx)get_global_id(0);
   if (c >= columns) return;
   float sum = 0;
   for (idx k = 0; k < chunks; ++k) sum += partial[k * columns + c];
   sum *= scale;
-  y[c] = accumulate ? y[c] + sum : sum;
+  STORE(R, y, c, accumulate ? LOAD(R, y, c) + sum : sum);
 }
+#endif

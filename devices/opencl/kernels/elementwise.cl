@@ -26,7 +26,9 @@ __kernel void unary(ARG(A, x), ARG(R, y), idx n) {
   USE(A, x);
   USE(R, y);
   const idx i = (idx)get_global_id(0);
-  if (i < n) y[i] = UNARY(x[i]);
+  if (i >= n) return;
+  const COMPUTED(A) value = LOAD(A, x, i);
+  STORE(R, y, i, UNARY(value));
 }
 #endif
 
@@ -37,16 +39,19 @@ __kernel void binary(ARG(A, a), ARG(A, b), ARG(R, y), idx n, idx period) {
   USE(A, b);
   USE(R, y);
   const idx i = (idx)get_global_id(0);
-  if (i < n) y[i] = BINARY(a[i], b[i % period]);
+  if (i >= n) return;
+  const COMPUTED(A) left = LOAD(A, a, i), right = LOAD(A, b, i % period);
+  STORE(R, y, i, BINARY(left, right));
 }
 #endif
 
-#ifdef CHOOSE
-__kernel void choose(ARG(uchar, condition), ARG(A, a), ARG(A, b), ARG(A, y), idx n) {
+// Moves elements of M, whatever they mean.
+#ifdef M
+__kernel void choose(ARG(uchar, condition), ARG(M, a), ARG(M, b), ARG(M, y), idx n) {
   USE(uchar, condition);
-  USE(A, a);
-  USE(A, b);
-  USE(A, y);
+  USE(M, a);
+  USE(M, b);
+  USE(M, y);
   const idx i = (idx)get_global_id(0);
   if (i < n) y[i] = condition[i] ? a[i] : b[i];
 }

@@ -1,7 +1,10 @@
 // A group an output (or a part of one). The host defines the types of elements, sums and results
-// (T, ACC, R), START, COMBINE(a, b), PRE(x) and FINISH(value).
+// (T, ACC, R), START, COMBINE(a, b) and PRE(x).
+GROUP_TREE(group_combined, ACC, COMBINE)
+
 __kernel void reduce(ARG(T, x), ARG(R, y), idx inner, idx parts, idx8 kept_sizes,
-                     idx8 kept_strides, idx8 inner_sizes, idx8 inner_strides, idx accumulate) {
+                     idx8 kept_strides, idx8 inner_sizes, idx8 inner_strides, idx accumulate,
+                     float scale) {
   USE(T, x);
   USE(R, y);
   __local ACC scratch[ROW];
@@ -30,17 +33,12 @@ __kernel void reduce(ARG(T, x), ARG(R, y), idx inner, idx parts, idx8 kept_sizes
       left /= size[d];
     }
 #endif
-    const ACC next = PRE((ACC)x[first + from]);
+    const ACC next = PRE((ACC)LOAD(T, x, first + from));
     value = COMBINE(value, next);
   }
-  scratch[lid] = value;
-  barrier(CLK_LOCAL_MEM_FENCE);
-  for (int half_width = ROW / 2; half_width > 0; half_width /= 2) {
-    if (lid < half_width) scratch[lid] = COMBINE(scratch[lid], scratch[lid + half_width]);
-    barrier(CLK_LOCAL_MEM_FENCE);
-  }
+  value = group_combined(value, scratch);
   if (lid == 0) {
-    const ACC total = FINISH(scratch[0]);
-    y[group] = (R)(accumulate ? (ACC)y[group] + total : total);
+    const ACC total = scale == 1 ? value : (ACC)(value * scale);
+    STORE(R, y, group, accumulate ? (ACC)LOAD(R, y, group) + total : total);
   }
 }

@@ -1,17 +1,17 @@
 // Embeddings, rotary positions, attention.
-__kernel void embedding(ARG(int, ids), ARG(float, table), ARG(float, y), __global int *flags,
+__kernel void embedding(ARG(int, ids), ARG(E, table), ARG(E, y), __global int *flags,
                         int code, idx count, idx vocabulary, idx width) {
   USE(int, ids);
-  USE(float, table);
-  USE(float, y);
+  USE(E, table);
+  USE(E, y);
   const idx i = (idx)get_global_id(0);
   if (i >= count * width) return;
   const idx n = i / width, c = i % width;
   const int id = ids[n];
   if (id >= 0 && id < vocabulary) {
-    y[i] = table[id * width + c];
+    PUT(y, i, GET(table, id * width + c));
   } else {
-    y[i] = 0;
+    PUT(y, i, 0.0f);
     if (c == 0) report(flags, code, (int)n, id);
   }
 }
@@ -38,21 +38,21 @@ __kernel void link(ARG(int, ids), ARG(int, next), ARG(int, first), __global int 
 }
 
 // Rows of an id are added in the order of positions, by the item of the first of them.
-__kernel void add_rows(ARG(float, dy), ARG(int, ids), ARG(int, next), ARG(int, first),
-                       ARG(float, table), idx count, idx width, idx accumulate) {
-  USE(float, dy);
+__kernel void add_rows(ARG(E, dy), ARG(int, ids), ARG(int, next), ARG(int, first),
+                       ARG(E, table), idx count, idx width, idx accumulate) {
+  USE(E, dy);
   USE(int, ids);
   USE(int, next);
   USE(int, first);
-  USE(float, table);
+  USE(E, table);
   const idx i = (idx)get_global_id(0);
   if (i >= count * width) return;
   const idx n = i / width, c = i % width;
   if (!first[n]) return;
   float sum = 0;
-  for (int at = (int)n; at >= 0; at = next[at]) sum += dy[at * width + c];
+  for (int at = (int)n; at >= 0; at = next[at]) sum += GET(dy, at * width + c);
   const idx to = ids[n] * width + c;
-  table[to] = accumulate ? table[to] + sum : sum;
+  PUT(table, to, accumulate ? GET(table, to) + sum : sum);
 }
 
 #ifdef PHASES
@@ -60,17 +60,17 @@ __kernel void add_rows(ARG(float, dy), ARG(int, ids), ARG(int, next), ARG(int, f
 // itself, and the angle is exact whatever the position.
 __constant ulong phases[] = PHASES;
 
-__kernel void rope(ARG(float, x), ARG(float, y), idx rows, idx time, idx turning, idx packed,
+__kernel void rope(ARG(E, x), ARG(E, y), idx rows, idx time, idx turning, idx packed,
                    idx half_width, int sign) {
-  USE(float, x);
-  USE(float, y);
+  USE(E, x);
+  USE(E, y);
   // Items: the pairs of a row, then its values.
   const idx item = (idx)get_global_id(0), pairs = turning / 2;
   const idx items = pairs + packed - turning, row = item / items, j = item % items;
   if (row >= rows) return;
   if (j >= pairs) {
     const idx at = row * packed + turning + j - pairs;
-    y[at] = x[at];
+    PUT(y, at, GET(x, at));
     return;
   }
   const idx i = j % half_width, at = row * packed + j / half_width * half_width * 2 + i;
@@ -78,18 +78,18 @@ __kernel void rope(ARG(float, x), ARG(float, y), idx rows, idx time, idx turning
   const float angle = sign * ((float)(long)turn * 3.4061215800304157e-19f);
   float c;
   const float s = sincos(angle, &c);
-  const float a = x[at], b = x[at + half_width];
-  y[at] = a * c - b * s;
-  y[at + half_width] = b * c + a * s;
+  const float a = GET(x, at), b = GET(x, at + half_width);
+  PUT(y, at, a * c - b * s);
+  PUT(y, at + half_width, b * c + a * s);
 }
 #endif
 
-float dot_of(__global const float *a, __global const float *b, idx n) {
+float dot_of(__global const E *a, __global const E *b, idx n) {
   float4 sums = 0;
   idx i = 0;
-  for (; i + 4 <= n; i += 4) sums += vload4(0, a + i) * vload4(0, b + i);
+  for (; i + 4 <= n; i += 4) sums += GET4(a + i) * GET4(b + i);
   float sum = (sums.x + sums.y) + (sums.z + sums.w);
-  for (; i < n; ++i) sum += a[i] * b[i];
+  for (; i < n; ++i) sum += GET(a, i) * GET(b, i);
   return sum;
 }
 
@@ -99,15 +99,15 @@ float dot_of(__global const float *a, __global const float *b, idx n) {
   const idx t = group % time, head = group / time % heads, b = group / time / heads; \
   const idx packed = (heads + 2 * kv_heads) * width;                              \
   const idx kv = head * kv_heads / heads, keys = causal ? t + 1 : time;           \
-  __global const float *q = qkv + (b * time + t) * packed + head * width;         \
-  __global const float *first_k = qkv + b * time * packed + (heads + kv) * width; \
-  __global const float *first_v = first_k + kv_heads * width;
+  __global const E *q = qkv + (b * time + t) * packed + head * width;         \
+  __global const E *first_k = qkv + b * time * packed + (heads + kv) * width; \
+  __global const E *first_v = first_k + kv_heads * width;
 
 // A group a query. p: time floats.
-__kernel void attention(ARG(float, qkv), ARG(float, y), ARG(float, lse), __local float *p,
+__kernel void attention(ARG(E, qkv), ARG(E, y), ARG(float, lse), __local float *p,
                         idx time, idx heads, idx kv_heads, idx width, float scale, idx causal) {
-  USE(float, qkv);
-  USE(float, y);
+  USE(E, qkv);
+  USE(E, y);
   USE(float, lse);
   __local float scratch[ROW];
   PLACE
@@ -123,25 +123,25 @@ __kernel void attention(ARG(float, qkv), ARG(float, y), ARG(float, lse), __local
   barrier(CLK_LOCAL_MEM_FENCE);
   for (idx d = lid; d < width; d += ROW) {
     float value = 0;
-    for (idx k = 0; k < keys; ++k) value += p[k] * first_v[k * packed + d];
-    y[((b * time + t) * heads + head) * width + d] = value;
+    for (idx k = 0; k < keys; ++k) value += p[k] * GET(first_v, k * packed + d);
+    PUT(y, ((b * time + t) * heads + head) * width + d, value);
   }
   if (lid == 0) lse[group] = row_lse;
 }
 
 // A group a query: its gradient, and delta = the sum over keys of p * dp. p, ds: time floats.
-__kernel void attention_grad_queries(ARG(float, dy), ARG(float, qkv), ARG(float, lse),
-                                     ARG(float, delta), ARG(float, dqkv), __local float *p,
+__kernel void attention_grad_queries(ARG(E, dy), ARG(E, qkv), ARG(float, lse),
+                                     ARG(float, delta), ARG(E, dqkv), __local float *p,
                                      __local float *ds, idx time, idx heads, idx kv_heads,
                                      idx width, float scale, idx causal) {
-  USE(float, dy);
-  USE(float, qkv);
+  USE(E, dy);
+  USE(E, qkv);
   USE(float, lse);
   USE(float, delta);
-  USE(float, dqkv);
+  USE(E, dqkv);
   __local float scratch[ROW];
   PLACE
-  __global const float *dy_row = dy + ((b * time + t) * heads + head) * width;
+  __global const E *dy_row = dy + ((b * time + t) * heads + head) * width;
   const float row_lse = lse[group];
   float sum = 0;
   for (idx k = lid; k < keys; k += ROW) {
@@ -154,32 +154,34 @@ __kernel void attention_grad_queries(ARG(float, dy), ARG(float, qkv), ARG(float,
   barrier(CLK_LOCAL_MEM_FENCE);
   for (idx d = lid; d < width; d += ROW) {
     float value = 0;
-    for (idx k = 0; k < keys; ++k) value += ds[k] * first_k[k * packed + d];
-    dqkv[(b * time + t) * packed + head * width + d] = scale * value;
+    for (idx k = 0; k < keys; ++k) value += ds[k] * GET(first_k, k * packed + d);
+    PUT(dqkv, (b * time + t) * packed + head * width + d, scale * value);
   }
   if (lid == 0) delta[group] = sum;
 }
 
 // A group a key-value head and position: gathers from all queries that see it. p, ds: time floats.
-__kernel void attention_grad_keys(ARG(float, dy), ARG(float, qkv), ARG(float, lse),
-                                  ARG(float, delta), ARG(float, dqkv), __local float *p,
+// sums: 2 width floats a group, where several heads share it.
+__kernel void attention_grad_keys(ARG(E, dy), ARG(E, qkv), ARG(float, lse),
+                                  ARG(float, delta), ARG(E, dqkv), ARG(float, sums), __local float *p,
                                   __local float *ds, idx time, idx heads, idx kv_heads, idx width,
                                   float scale, idx causal) {
-  USE(float, dy);
-  USE(float, qkv);
+  USE(E, dy);
+  USE(E, qkv);
   USE(float, lse);
   USE(float, delta);
-  USE(float, dqkv);
+  USE(E, dqkv);
+  USE(float, sums);
   const idx group = (idx)get_group_id(0), lid = (idx)get_local_id(0);
   const idx k = group % time, kv = group / time % kv_heads, b = group / time / kv_heads;
   const idx packed = (heads + 2 * kv_heads) * width, sharers = heads / kv_heads;
   const idx at = (b * time + k) * packed + (heads + kv) * width;
-  __global const float *key = qkv + at, *value = key + kv_heads * width;
-  __global float *dkey = dqkv + at, *dvalue = dkey + kv_heads * width;
+  __global const E *key = qkv + at, *value = key + kv_heads * width;
+  __global float *key_sums = sums + 2 * group * width, *value_sums = key_sums + width;
   for (idx head = kv * sharers; head < (kv + 1) * sharers; ++head) {
     const idx begin = causal ? k : 0;
-    __global const float *first_q = qkv + b * time * packed + head * width;
-    __global const float *first_dy = dy + (b * time * heads + head) * width;
+    __global const E *first_q = qkv + b * time * packed + head * width;
+    __global const E *first_dy = dy + (b * time * heads + head) * width;
     for (idx t = begin + lid; t < time; t += ROW) {
       const idx row = (b * heads + head) * time + t;
       p[t] = exp(scale * dot_of(first_q + t * packed, key, width) - lse[row]);
@@ -189,12 +191,20 @@ __kernel void attention_grad_keys(ARG(float, dy), ARG(float, qkv), ARG(float, ls
     for (idx d = lid; d < width; d += ROW) {
       float dk = 0, dv = 0;
       for (idx t = begin; t < time; ++t) {
-        dk += ds[t] * first_q[t * packed + d];
-        dv += p[t] * first_dy[t * heads * width + d];
+        dk += ds[t] * GET(first_q, t * packed + d);
+        dv += p[t] * GET(first_dy, t * heads * width + d);
       }
-      const bool more = head > kv * sharers;
-      dkey[d] = more ? dkey[d] + scale * dk : scale * dk;
-      dvalue[d] = more ? dvalue[d] + dv : dv;
+      if (head > kv * sharers) {
+        dk += key_sums[d];
+        dv += value_sums[d];
+      }
+      if (head + 1 < (kv + 1) * sharers) {
+        key_sums[d] = dk;
+        value_sums[d] = dv;
+      } else {
+        PUT(dqkv, at + d, scale * dk);
+        PUT(dqkv, at + kv_heads * width + d, dv);
+      }
     }
     barrier(CLK_LOCAL_MEM_FENCE);
   }

@@ -1,27 +1,29 @@
 // A group a row of `columns` values.
-__kernel void softmax(ARG(float, x), ARG(float, y), idx columns) {
-  USE(float, x);
-  USE(float, y);
+__kernel void softmax(ARG(E, x), ARG(E, y), idx columns) {
+  USE(E, x);
+  USE(E, y);
   __local float scratch[ROW];
   const idx at = (idx)get_group_id(0) * columns, lid = (idx)get_local_id(0);
   float largest = -INFINITY, sum = 0;
-  for (idx j = lid; j < columns; j += ROW) largest = fmax(largest, x[at + j]);
+  for (idx j = lid; j < columns; j += ROW) largest = fmax(largest, GET(x, at + j));
   largest = group_max(largest, scratch);
-  for (idx j = lid; j < columns; j += ROW) sum += exp(x[at + j] - largest);
+  for (idx j = lid; j < columns; j += ROW) sum += exp(GET(x, at + j) - largest);
   sum = group_sum(sum, scratch);
-  for (idx j = lid; j < columns; j += ROW) y[at + j] = exp(x[at + j] - largest) / sum;
+  for (idx j = lid; j < columns; j += ROW) PUT(y, at + j, exp(GET(x, at + j) - largest) / sum);
 }
 
-__kernel void softmax_grad(ARG(float, dy), ARG(float, y), ARG(float, dx), idx columns) {
-  USE(float, dy);
-  USE(float, y);
-  USE(float, dx);
+__kernel void softmax_grad(ARG(E, dy), ARG(E, y), ARG(E, dx), idx columns) {
+  USE(E, dy);
+  USE(E, y);
+  USE(E, dx);
   __local float scratch[ROW];
   const idx at = (idx)get_group_id(0) * columns, lid = (idx)get_local_id(0);
   float dot_sum = 0;
-  for (idx j = lid; j < columns; j += ROW) dot_sum += dy[at + j] * y[at + j];
+  for (idx j = lid; j < columns; j += ROW) dot_sum += GET(dy, at + j) * GET(y, at + j);
   dot_sum = group_sum(dot_sum, scratch);
-  for (idx j = lid; j < columns; j += ROW) dx[at + j] = y[at + j] * (dy[at + j] - dot_sum);
+  for (idx j = lid; j < columns; j += ROW) {
+    PUT(dx, at + j, GET(y, at + j) * (GET(dy, at + j) - dot_sum));
+  }
 }
 
 __kernel void check_labels(ARG(int, labels), __global int *flags, int code, idx rows, idx columns,
@@ -33,42 +35,42 @@ __kernel void check_labels(ARG(int, labels), __global int *flags, int code, idx 
 }
 
 // Log-sum-exp and loss of each row. A label beyond the classes was reported.
-__kernel void cross_entropy(ARG(float, x), ARG(int, labels), ARG(float, lse), ARG(float, losses),
+__kernel void cross_entropy(ARG(E, x), ARG(int, labels), ARG(float, lse), ARG(float, losses),
                             idx columns, idx ignored) {
-  USE(float, x);
+  USE(E, x);
   USE(int, labels);
   USE(float, lse);
   USE(float, losses);
   __local float scratch[ROW];
   const idx row = (idx)get_group_id(0), lid = (idx)get_local_id(0), at = row * columns;
   float largest = -INFINITY, sum = 0;
-  for (idx j = lid; j < columns; j += ROW) largest = fmax(largest, x[at + j]);
+  for (idx j = lid; j < columns; j += ROW) largest = fmax(largest, GET(x, at + j));
   largest = group_max(largest, scratch);
-  for (idx j = lid; j < columns; j += ROW) sum += exp(x[at + j] - largest);
+  for (idx j = lid; j < columns; j += ROW) sum += exp(GET(x, at + j) - largest);
   sum = group_sum(sum, scratch);
   if (lid == 0) {
     const int label = labels[row];
     const float value = largest + log(sum);
     const bool counts = label != ignored && label >= 0 && label < columns;
     lse[row] = value;
-    losses[row] = counts ? value - x[at + label] : 0;
+    losses[row] = counts ? value - GET(x, at + label) : 0;
   }
 }
 
-__kernel void cross_entropy_grad(ARG(float, dloss), ARG(float, x), ARG(int, labels),
-                                 ARG(float, lse), ARG(float, dx), idx rows, idx columns,
+__kernel void cross_entropy_grad(ARG(float, dloss), ARG(E, x), ARG(int, labels),
+                                 ARG(float, lse), ARG(E, dx), idx rows, idx columns,
                                  idx ignored) {
   USE(float, dloss);
-  USE(float, x);
+  USE(E, x);
   USE(int, labels);
   USE(float, lse);
-  USE(float, dx);
+  USE(E, dx);
   const idx i = (idx)get_global_id(0);
   if (i >= rows * columns) return;
   const idx row = i / columns, j = i % columns;
   const float target = j == labels[row] ? 1 : 0;
-  const float gradient = dloss[0] * (exp(x[i] - lse[row]) - target);
-  dx[i] = labels[row] == ignored ? 0 : gradient;
+  const float gradient = dloss[0] * (exp(GET(x, i) - lse[row]) - target);
+  PUT(dx, i, labels[row] == ignored ? 0 : gradient);
 }
 
 __kernel void valid(ARG(int, labels), ARG(float, y), idx rows, idx ignored) {
@@ -79,8 +81,8 @@ __kernel void valid(ARG(int, labels), ARG(float, y), idx rows, idx ignored) {
 }
 
 // 1 where the first largest of the row is its label.
-__kernel void correct(ARG(float, x), ARG(int, labels), ARG(float, y), idx columns, idx ignored) {
-  USE(float, x);
+__kernel void correct(ARG(E, x), ARG(int, labels), ARG(float, y), idx columns, idx ignored) {
+  USE(E, x);
   USE(int, labels);
   USE(float, y);
   __local float values[ROW];
@@ -90,8 +92,9 @@ __kernel void correct(ARG(float, x), ARG(int, labels), ARG(float, y), idx column
   float best = -INFINITY;
   int place = INT_MAX;
   for (idx j = lid; j < columns; j += ROW) {
-    if (x[at + j] > best || place == INT_MAX) {
-      best = x[at + j];
+    const float value = GET(x, at + j);
+    if (value > best || place == INT_MAX) {
+      best = value;
       place = (int)j;
     }
   }

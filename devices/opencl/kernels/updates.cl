@@ -1,45 +1,76 @@
-// State in place, optimizers, dropout.
-__kernel void accumulate(ARG(float, state), ARG(float, x), ARG(float, y), idx n) {
-  USE(float, state);
-  USE(float, x);
-  USE(float, y);
+// State in place, optimizers, dropout. P: the elements of what is changed, G: of gradients and of
+// what state takes up.
+#ifdef P
+__kernel void accumulate(ARG(P, state), ARG(G, x), ARG(P, y), idx n) {
+  USE(P, state);
+  USE(G, x);
+  USE(P, y);
   const idx i = (idx)get_global_id(0);
-  if (i < n) y[i] = state[i] + x[i];
+  if (i < n) STORE(P, y, i, LOAD(P, state, i) + LOAD(G, x, i));
 }
 
-__kernel void lerp(ARG(float, state), ARG(float, x), ARG(float, y), idx n, float rate) {
-  USE(float, state);
-  USE(float, x);
-  USE(float, y);
+__kernel void lerp(ARG(P, state), ARG(G, x), ARG(P, y), idx n, float rate) {
+  USE(P, state);
+  USE(G, x);
+  USE(P, y);
   const idx i = (idx)get_global_id(0);
-  if (i < n) y[i] = state[i] + rate * (x[i] - state[i]);
+  if (i >= n) return;
+  const float before = LOAD(P, state, i);
+  STORE(P, y, i, before + rate * (LOAD(G, x, i) - before));
 }
+
+__kernel void sgd(ARG(P, p), ARG(G, g), ARG(float, lr), ARG(float, clip),
+                  ARG(P, buffer), ARG(P, new_p), ARG(P, new_buffer), idx n,
+                  float momentum, float decay, int nesterov, int has_buffer) {
+  USE(P, p);
+  USE(G, g);
+  USE(float, lr);
+  USE(float, clip);
+  USE(P, buffer);
+  USE(P, new_p);
+  USE(P, new_buffer);
+  const idx i = (idx)get_global_id(0);
+  if (i >= n) return;
+  const float before = LOAD(P, p, i);
+  float step = clip[0] * LOAD(G, g, i) + decay * before;
+  if (has_buffer) {
+    const float kept = momentum * LOAD(P, buffer, i) + step;
+    step = nesterov ? step + momentum * kept : kept;
+    STORE(P, new_buffer, i, kept);
+  }
+  STORE(P, new_p, i, before - lr[0] * step);
+}
+
+__kernel void adamw(ARG(P, p), ARG(G, g), ARG(P, m), ARG(P, v), ARG(float, lr),
+                    ARG(float, clip), ARG(float, corrections), ARG(P, new_p),
+                    ARG(P, new_m), ARG(P, new_v), idx n, float beta1, float rest1,
+                    float beta2, float rest2, float eps, float decay) {
+  USE(P, p);
+  USE(G, g);
+  USE(P, m);
+  USE(P, v);
+  USE(float, lr);
+  USE(float, clip);
+  USE(float, corrections);
+  USE(P, new_p);
+  USE(P, new_m);
+  USE(P, new_v);
+  const idx i = (idx)get_global_id(0);
+  if (i >= n) return;
+  const float before = LOAD(P, p, i), gradient = clip[0] * LOAD(G, g, i);
+  const float mean = beta1 * LOAD(P, m, i) + rest1 * gradient;
+  const float square = beta2 * LOAD(P, v, i) + rest2 * gradient * gradient;
+  const float update = mean / corrections[0] / (sqrt(square / corrections[1]) + eps);
+  STORE(P, new_p, i, before - lr[0] * decay * before - lr[0] * update);
+  STORE(P, new_m, i, mean);
+  STORE(P, new_v, i, square);
+}
+#endif
 
 __kernel void clip_factor(ARG(float, sum), ARG(float, y), float limit) {
   USE(float, sum);
   USE(float, y);
   if (get_global_id(0) == 0) y[0] = isinf(limit) ? 1 : fmin(1.0f, limit / (sqrt(sum[0]) + 1e-6f));
-}
-
-__kernel void sgd(ARG(float, p), ARG(float, g), ARG(float, lr), ARG(float, clip),
-                  ARG(float, buffer), ARG(float, new_p), ARG(float, new_buffer), idx n,
-                  float momentum, float decay, int nesterov, int has_buffer) {
-  USE(float, p);
-  USE(float, g);
-  USE(float, lr);
-  USE(float, clip);
-  USE(float, buffer);
-  USE(float, new_p);
-  USE(float, new_buffer);
-  const idx i = (idx)get_global_id(0);
-  if (i >= n) return;
-  float step = clip[0] * g[i] + decay * p[i];
-  if (has_buffer) {
-    const float kept = momentum * buffer[i] + step;
-    step = nesterov ? step + momentum * kept : kept;
-    new_buffer[i] = kept;
-  }
-  new_p[i] = p[i] - lr[0] * step;
 }
 
 // 1 - beta^step of both betas, once for all elements. log_beta: nothing cancels.
@@ -50,31 +81,6 @@ __kernel void adamw_corrections(ARG(float, step), ARG(float, corrections), float
   if (get_global_id(0) != 0) return;
   corrections[0] = -expm1(step[0] * log_beta1);
   corrections[1] = -expm1(step[0] * log_beta2);
-}
-
-__kernel void adamw(ARG(float, p), ARG(float, g), ARG(float, m), ARG(float, v), ARG(float, lr),
-                    ARG(float, clip), ARG(float, corrections), ARG(float, new_p),
-                    ARG(float, new_m), ARG(float, new_v), idx n, float beta1, float rest1,
-                    float beta2, float rest2, float eps, float decay) {
-  USE(float, p);
-  USE(float, g);
-  USE(float, m);
-  USE(float, v);
-  USE(float, lr);
-  USE(float, clip);
-  USE(float, corrections);
-  USE(float, new_p);
-  USE(float, new_m);
-  USE(float, new_v);
-  const idx i = (idx)get_global_id(0);
-  if (i >= n) return;
-  const float gradient = clip[0] * g[i];
-  const float mean = beta1 * m[i] + rest1 * gradient;
-  const float square = beta2 * v[i] + rest2 * gradient * gradient;
-  const float update = mean / corrections[0] / (sqrt(square / corrections[1]) + eps);
-  new_p[i] = p[i] - lr[0] * decay * p[i] - lr[0] * update;
-  new_m[i] = mean;
-  new_v[i] = square;
 }
 
 // Philox4x32-10, bit for bit as core/rng.h has it: word `index` of `stream`.
@@ -96,15 +102,15 @@ uint philox_word(ulong key, ulong stream, ulong index) {
 }
 
 // numbers: seed, step, first sample.
-__kernel void dropout(ARG(float, x), ARG(long, numbers), ARG(float, y), idx n, ulong stream,
+__kernel void dropout(ARG(E, x), ARG(long, numbers), ARG(E, y), idx n, ulong stream,
                       ulong sample_size, float p, float scale) {
-  USE(float, x);
+  USE(E, x);
   USE(long, numbers);
-  USE(float, y);
+  USE(E, y);
   const idx i = (idx)get_global_id(0);
   if (i >= n) return;
   const ulong own_stream = stream ^ ((ulong)numbers[1] * 0x9E3779B97F4A7C15UL);
   const ulong index = (ulong)numbers[2] * sample_size + (ulong)i;
   const uint word = philox_word((ulong)numbers[0], own_stream, index);
-  y[i] = (float)(word >> 8) * 0x1p-24f >= p ? x[i] * scale : 0;
+  PUT(y, i, (float)(word >> 8) * 0x1p-24f >= p ? GET(x, i) * scale : 0.0f);
 }

@@ -138,10 +138,12 @@ void ExpectConvolution(DType type, const Conv& c) {
 TEST(OneDnn, Convolutions) {
   const std::vector<int64_t> same = {1, 1, 1, 1}, none = {0, 0, 0, 0};
   const std::vector<Conv> cases = {
-      {3, 5, 6, 40, 33, 3, 1, 1, same},              // small images, stride 1
-      {2, 9, 7, 32, 48, 3, 2, 1, same},              // strided
-      {3, 6, 6, 48, 32, 1, 1, 1, none},              // a product as it lies
-      {3, 7, 7, 32, 40, 1, 2, 1, none},              // one tap, strided
+      {3, 5, 6, 40, 33, 3, 1, 1, same},  // small images, stride 1
+      {2, 9, 7, 32, 48, 3, 2, 1, same},  // strided
+      {3, 6, 6, 48, 32, 1, 1, 1, none},  // a product as it lies
+      {3, 7, 7, 32, 40, 1, 2, 1, none},  // one tap, strided: few channels, and many
+      {3, 7, 8, 128, 40, 1, 2, 1, none},
+      {2, 11, 12, 144, 160, 3, 1, 1, same},          // weights in blocks of 16 by 16
       {2, 9, 8, 32, 32, 3, 1, 2, {2, 2, 2, 2}},      // dilated
       {2, 7, 9, 32, 32, 3, 2, 2, {3, 0, 1, 2}},      // all at once, unlike padding
       {2, 5, 5, 32, 32, 2, 1, 1, {1, 1, 0, 0}},      // an even kernel
