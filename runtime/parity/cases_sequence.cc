@@ -1,9 +1,9 @@
 // Norms of rows, cross-entropy, embeddings, rotary positions and attention.
 #include <cmath>
 
-#include "cases.h"
+#include "openclaw/runtime/parity/cases.h"
 
-namespace oc::conformance {
+namespace oc::parity {
 namespace {
 
 // Replaces inputs[to + i] by output `first + i` of `op` on the inputs named.
@@ -264,4 +264,4 @@ std::vector<OpCase> SequenceCases() {
   return cases;
 }
 
-}  // namespace oc::conformance
+}  // namespace oc::parity
