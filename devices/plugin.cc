@@ -1,16 +1,10 @@
 #include "openclaw/devices/plugin.h"
 
 #include <dlfcn.h>
-#include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <cmath>
 #include <cstring>
 
-#include "openclaw/core/clock.h"
+#include "openclaw/core/child.h"
 #include "openclaw/core/logging.h"
 
 namespace oc {
@@ -502,9 +496,8 @@ StatusOr<oc_device_query_function> OpenLibrary(const std::string& path) {
   return reinterpret_cast<oc_device_query_function>(symbol);
 }
 
-// In a child process: loads the library and counts its devices. The pipe gets "+", or "-" and what
-// failed: a library that ends the process says neither.
-[[noreturn]] void TryInChild(const std::string& path, int pipe) {
+// In a child process: loads the library and counts its devices.
+Status Try(const std::string& path, double timeout_seconds) {
   const auto attempt = [&]() -> Status {
     OC_ASSIGN_OR_RETURN(const oc_device_query_function query, OpenLibrary(path));
     const oc_device_api* api = query(OC_DEVICE_ABI_VERSION, &kHost);
@@ -513,57 +506,17 @@ StatusOr<oc_device_query_function> OpenLibrary(const std::string& path) {
     Answer answer;
     return answer.Of(api->count(&count, answer.out()));
   };
-  const Status status = attempt();
-  const std::string message = status.ok() ? "+" : absl::StrCat("-", std::string(status.message()));
-  (void)!write(pipe, message.data(), message.size());
-  _exit(0);
-}
-
-Status Try(const std::string& path, double timeout_seconds) {
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return ResourceExhausted("plugin ", path, ": no pipe");
-  const pid_t child = fork();
-  if (child < 0) {
-    close(ends[0]);
-    close(ends[1]);
-    return ResourceExhausted("plugin ", path, ": no process to try it in");
-  }
-  if (child == 0) TryInChild(path, ends[1]);
-  close(ends[1]);
-  std::string message;
-  const double deadline = NowSeconds() + timeout_seconds;
-  bool late = false;
-  for (;;) {
-    pollfd p = {ends[0], POLLIN, 0};
-    const double left = deadline - NowSeconds();
-    if (left <= 0 || poll(&p, 1, static_cast<int>(std::ceil(left * 1000))) == 0) {
-      late = true;
-      kill(child, SIGKILL);
-      break;
-    }
-    char text[512];
-    const ssize_t n = read(ends[0], text, sizeof(text));
-    if (n == 0) break;
-    if (n > 0) message.append(text, static_cast<size_t>(n));
-  }
-  close(ends[0]);
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  if (late) {
-    return absl::DeadlineExceededError(
-        absl::StrCat("plugin ", path, ": loading it and counting its devices did not end in ",
-                     timeout_seconds, " s"));
-  }
-  if (WIFSIGNALED(status)) {
-    return FailedPrecondition("plugin ", path, " crashed while it was loaded (signal ",
-                              WTERMSIG(status), ", ", strsignal(WTERMSIG(status)), ")");
-  }
-  if (message.empty()) {
-    return FailedPrecondition("plugin ", path, " ended the process that loaded it, with code ",
-                              WEXITSTATUS(status));
-  }
-  return message == "+" ? OkStatus() : FailedPrecondition(message.substr(1));
+  const auto work = [&](const Tell& tell) {
+    const Status status = attempt();
+    if (!status.ok()) tell(absl::StrCat("-", status.message()));
+  };
+  std::string failure;
+  const Status ended =
+      Annotate(RunInChild(timeout_seconds, work, &failure),
+               absl::StrCat("plugin ", path, ", while it was loaded and its devices counted"));
+  if (absl::IsDeadlineExceeded(ended)) return ended;
+  if (!ended.ok()) return FailedPrecondition(ended.message());
+  return failure.empty() ? OkStatus() : FailedPrecondition(failure.substr(1));
 }
 
 }  // namespace

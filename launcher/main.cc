@@ -89,6 +89,20 @@ int main(int argc, char** argv) {
       ->type_name("N")
       ->capture_default_str();
 
+  CLI::App* doctor =
+      app.add_subcommand("doctor", "Examine this machine and its devices; a remedy for each fault");
+  oc::DoctorFlags doctor_flags;
+  doctor->add_flag("--parity", doctor_flags.parity,
+                   "Compare every op and small trainings between all kinds of device instead");
+  doctor->add_option("--plugins", doctor_flags.plugins, "Device plugins, by file")
+      ->type_name("FILE");
+  doctor
+      ->add_option("--devices", doctor_flags.devices,
+                   "Leaves that must be there (cpu, opencl, ...); --parity compares these alone")
+      ->type_name("LEAF");
+  doctor->add_flag("--mpi", doctor_flags.mpi, "MPI must be there");
+  doctor->add_option("--json", doctor_flags.json_path, "Write what was found")->type_name("FILE");
+
   CLI11_PARSE(app, argc, argv);
   if (train->parsed()) {
     const oc::CommandResult result = oc::Train(flags);
@@ -96,5 +110,6 @@ int main(int argc, char** argv) {
   }
   if (plan->parsed()) End(oc::PrintPlan(flags, plan_flags), 0);
   if (eval->parsed()) End(oc::EvaluateCheckpoint(flags, checkpoint), 0);
+  if (doctor->parsed()) End(oc::RunDoctor(doctor_flags), 0);
   End(oc::Generate(flags, generate_flags), 0);
 }

@@ -27,4 +27,6 @@ DeviceRegistry BuiltinLeaves() {
   return registry;
 }
 
+std::vector<std::string> BuiltinLibraries() { return {CpuLibraries()}; }
+
 }  // namespace oc

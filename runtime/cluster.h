@@ -67,6 +67,8 @@ class Cluster {
 
 // The leaves that were built in.
 DeviceRegistry BuiltinLeaves();
+// The libraries that they compute with, with versions: "oneDNN 3.1.0".
+std::vector<std::string> BuiltinLibraries();
 // The same, those of plugins, by file, and those of modules beside the library (a plugin of that
 // name stands before a module), which are opened when their devices are wanted. Errors of
 // LoadPlugin; kInvalidArgument where two plugins, or a plugin and a built-in leaf, have one name.

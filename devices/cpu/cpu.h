@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "openclaw/devices/device.h"
 #include "openclaw/devices/host/kernel.h"
@@ -17,5 +18,8 @@ namespace oc {
 // Discovery is kFailedPrecondition where hwloc or oneDNN cannot start.
 StatusOr<std::vector<std::unique_ptr<Device>>> DiscoverCpus(
     const std::shared_ptr<const KernelRegistry>& fallback);
+
+// The libraries that the leaf computes with, as they were loaded: "oneDNN 3.1.0".
+std::string CpuLibraries();
 
 }  // namespace oc

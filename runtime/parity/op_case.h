@@ -1,7 +1,7 @@
 // Op cases: for every op of the product, inputs and attributes that are small and awkward. The
 // conformance suite runs them on each device against the reference device, `ocl doctor --parity` on
-// each pair of devices. A case is an op, how its inputs are made and its attributes; it runs in each
-// of its dtypes. To add a case, return it from a cases_*.cc listed in cases.h:
+// each pair of devices. A case is an op, how its inputs are made and its attributes; it runs in
+// each of its dtypes. To add a case, return it from a cases_*.cc listed in cases.h:
 //
 //   cases.push_back({.op = "add", .name = "suffix", .inputs = {Normal({3, 5}), Normal({5})}});
 //
@@ -72,6 +72,8 @@ struct OpCase {
   std::vector<int> gradient_inputs;
   double step = 1e-5;                // of the central difference
   double gradient_tolerance = 1e-6;  // norm-wise
+  // Times the usual tolerance, of the gradients in narrow types, where they cancel.
+  double backward_tolerance = 1;
 };
 
 // "linear/bias/bf16".

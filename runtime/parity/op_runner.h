@@ -53,9 +53,8 @@ class OpRunner {
 
 // Evaluates a graph op by op: inputs by name; returns the values wanted. Errors of Run name the
 // node. Each op's implementation is added to `implementations`, which may be null.
-StatusOr<std::vector<Tensor>> Evaluate(const Graph& graph,
-                                       const std::map<std::string, Tensor>& inputs,
-                                       const std::vector<int>& wanted, OpRunner& runner,
-                                       std::map<std::string, std::string>* implementations = nullptr);
+StatusOr<std::vector<Tensor>> Evaluate(
+    const Graph& graph, const std::map<std::string, Tensor>& inputs, const std::vector<int>& wanted,
+    OpRunner& runner, std::map<std::string, std::string>* implementations = nullptr);
 
 }  // namespace oc::parity
