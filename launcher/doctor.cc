@@ -1,6 +1,9 @@
 #include <cstdio>
+#include <cstdlib>
 
 #include "openclaw/comm/launcher_env.h"
+#include "openclaw/core/logging.h"
+#include "openclaw/devices/call_watch.h"
 #include "openclaw/launcher/commands.h"
 #include "openclaw/runtime/cluster.h"
 #include "openclaw/runtime/doctor.h"
@@ -13,7 +16,14 @@ Status Write(const std::string& path, const std::string& json) {
   return path.empty() ? OkStatus() : WriteFile(path, json);
 }
 
+constexpr double kCallSeconds = 60;
+
 Status Compare(const DoctorFlags& flags) {
+  const auto watch = CallWatch::Start(
+      {.timeout_seconds = kCallSeconds, .slow_seconds = 4 * kCallSeconds}, [](const Status& why) {
+        OC_LOG_ERROR(why.message());
+        std::_Exit(1);
+      });
   OC_ASSIGN_OR_RETURN(const DeviceRegistry registry, LeavesWithPlugins(flags.plugins));
   OC_ASSIGN_OR_RETURN(const parity::Report report,
                       parity::CompareDevices(registry, {.leaves = flags.devices}));
@@ -22,8 +32,9 @@ Status Compare(const DoctorFlags& flags) {
   if (report.asked_are_absent) {
     return FailedPrecondition("doctor: a device that was asked for is absent: see above");
   }
-  return report.ok() ? OkStatus()
-                     : FailedPrecondition("doctor: devices differ by more than is allowed: see above");
+  return report.ok()
+             ? OkStatus()
+             : FailedPrecondition("doctor: devices differ by more than is allowed: see above");
 }
 
 Status Examine(const DoctorFlags& flags) {

@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "openclaw/core/logging.h"
+#include "openclaw/devices/call_watch.h"
 #include "openclaw/launcher/commands.h"
 
 namespace {
@@ -32,6 +33,7 @@ void AddExperiment(CLI::App* app, oc::ExperimentFlags& flags, const char* run_di
 }  // namespace
 
 int main(int argc, char** argv) {
+  oc::InstallCrashReports();
   CLI::App app{"OpenClaw: trains a model over unlike devices as one well-balanced machine"};
   app.require_subcommand(1);
   app.set_version_flag("--version", "ocl 0.1.0");

@@ -11,6 +11,7 @@
 #include "openclaw/comm/heartbeat.h"
 #include "openclaw/comm/job.h"
 #include "openclaw/core/config.h"
+#include "openclaw/devices/call_watch.h"
 #include "openclaw/devices/device.h"
 #include "openclaw/runtime/vcu.h"
 
@@ -23,8 +24,13 @@ struct DiscoverOptions {
   int vcus = 0;
   // The devices; null: the built-in leaves and config.plugins.
   const DeviceRegistry* registry = nullptr;
-  double timeout_seconds = 30;  // of exchanges with the other processes
+  double timeout_seconds = 30;  // of exchanges with the other processes, and of calls to devices
   HeartbeatOptions heartbeat;
+  // A call into a device's code did not return in time (CallWatch, devices/call_watch.h; setting up
+  // and compiling may take four times as long). Its thread cannot be ended: the default logs why,
+  // tells the other processes and ends this one with exit code 1. From a thread of its own, once
+  // for a call.
+  std::function<void(const Status& why)> on_stuck_call;
 };
 
 class Cluster {
@@ -56,12 +62,14 @@ class Cluster {
  private:
   struct Health;
   Cluster() = default;
+  [[noreturn]] static void EndProcess(Health& health, const Status& why);
 
   ClusterSpec spec_;
   std::unique_ptr<Job> job_;
   std::vector<std::unique_ptr<Device>> devices_;
   std::vector<std::unique_ptr<Vcu>> vcus_;
   std::shared_ptr<Health> health_;
+  std::unique_ptr<CallWatch> watch_;  // its report tells the heartbeat, so it goes first
   std::unique_ptr<Heartbeat> heartbeat_;
 };
 

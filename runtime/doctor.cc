@@ -126,8 +126,8 @@ Finding Describe(const DeviceInfo& info, const std::vector<parity::Trained>& tra
       absl::StrAppend(&f.what, "; does not train ", t.model, ": ", t.status.message());
       f.level = std::max(f.level, lacks ? Level::kNote : Level::kFault);
       if (f.remedy.empty() || !lacks) {
-        f.remedy = lacks ? "give it only stages whose ops it has (docs/ops.md)"
-                         : RemedyFor(t.status);
+        f.remedy =
+            lacks ? "give it only stages whose ops it has (docs/ops.md)" : RemedyFor(t.status);
       }
       continue;
     }
@@ -183,8 +183,7 @@ std::vector<Finding> Findings(const std::string& subject, const std::string& tol
     if (line.contains("stage")) {
       stage = line["stage"];
     } else if (line.contains("absent")) {
-      findings.push_back(
-          {wanted ? Level::kFault : Level::kNote, subject, line["absent"], remedy});
+      findings.push_back({wanted ? Level::kFault : Level::kNote, subject, line["absent"], remedy});
     } else {
       Finding f{.subject = line["subject"], .what = line["what"], .remedy = line["remedy"]};
       for (Level level : {Level::kOk, Level::kNote, Level::kFault}) {
@@ -253,9 +252,8 @@ class Doctor {
 
   void Examine(const std::string& name, const DeviceRegistry& registry) {
     const bool plugin = std::count(plugin_leaves_.begin(), plugin_leaves_.end(), name) != 0;
-    const bool wanted = options_.devices.empty()
-                            ? plugin || name == "cpu" || name == "reference"
-                            : plugin || Asked(name);
+    const bool wanted = options_.devices.empty() ? plugin || name == "cpu" || name == "reference"
+                                                 : plugin || Asked(name);
     std::string told;
     const Status ended = RunInChild(
         options_.timeout_seconds,

@@ -8,6 +8,7 @@
 #include "openclaw/core/clock.h"
 #include "openclaw/core/logging.h"
 #include "openclaw/core/rng.h"
+#include "openclaw/devices/call_watch.h"
 
 namespace oc {
 namespace {
@@ -224,6 +225,8 @@ Status ProfileGraphs(Cluster& cluster, const Graph& graph, const Graph* update, 
     threads.emplace_back([&, i] {
       const std::string kind = cluster.spec().vcus[vcus[i]->index()].kind;
       Slice& slice = vcus[i]->slice();
+      const CallPurpose purpose(cluster.spec().vcus[vcus[i]->index()].name.c_str(), "profile", "",
+                                kNone);
       auto requests = ToMeasure(slice, graph, update, kind, table, options);
       found[i] = requests.ok() ? MeasureCosts(slice, *requests, options) : requests.status();
     });

@@ -23,8 +23,8 @@ Status FindIn(const DeviceLeaf& leaf, std::vector<Found>& found) {
   for (size_t i = 0; i < devices.size(); ++i) {
     Found f{.index = i, .device = std::move(devices[i])};
     const DeviceInfo& info = f.device->info();
-    OC_ASSIGN_OR_RETURN(f.slice, f.device->CreateSlice(
-                                     {.threads = std::min(kMostThreads, info.threads)}));
+    OC_ASSIGN_OR_RETURN(f.slice,
+                        f.device->CreateSlice({.threads = std::min(kMostThreads, info.threads)}));
     f.kind = f.slice->kind();
     f.op = {info.name, leaf.name, f.slice.get()};
     const bool is_new = std::none_of(found.begin(), found.end(),
@@ -97,9 +97,8 @@ bool Fits(const Deviation& d) { return d.of_allowed <= 1; }
 
 bool Pair::ok() const {
   return std::all_of(ops.begin(), ops.end(), [](const OpRow& r) { return Fits(r.deviation); }) &&
-         std::all_of(training.begin(), training.end(), [](const TrainingRow& r) {
-           return Fits(r.losses) && Fits(r.parameters);
-         });
+         std::all_of(training.begin(), training.end(),
+                     [](const TrainingRow& r) { return Fits(r.losses) && Fits(r.parameters); });
 }
 
 bool Report::ok() const {

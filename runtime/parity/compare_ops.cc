@@ -222,8 +222,8 @@ Status CompareOps(const std::vector<OpDevice>& devices, Slice& reference, const 
   }
   OpComparison comparison(devices, oracle, pairs);
   for (const OpCase& c : AllCases()) {
-    const bool wanted = options.ops.empty() || std::count(options.ops.begin(), options.ops.end(),
-                                                          c.op) != 0;
+    const bool wanted =
+        options.ops.empty() || std::count(options.ops.begin(), options.ops.end(), c.op) != 0;
     if (!wanted || c.error || NumElements(c) > options.largest_case) continue;
     for (DType dtype : c.dtypes) {
       OC_RETURN_IF_ERROR(Annotate(comparison.Run(c, dtype), CaseName(c, dtype)));

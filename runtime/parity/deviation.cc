@@ -40,7 +40,7 @@ double OfAllowed(double value, double allowed) {
 }  // namespace
 
 void Deviations::Add(const Tensor& a, const Tensor& b, double allowed, double allowed_largest,
-                      const std::string& where) {
+                     const std::string& where) {
   if (!(a.type() == b.type())) {
     AddError(absl::StrCat("the types differ: ", a.type().ToString(), " and ", b.type().ToString()),
              where);
@@ -59,8 +59,7 @@ void Deviations::Add(const Tensor& a, const Tensor& b, double allowed, double al
   sum_ += sum;
   elements_ += static_cast<double>(n);
   worst_.largest = std::max(worst_.largest, largest);
-  const double of_allowed =
-      std::max(OfAllowed(largest, allowed_largest), OfAllowed(mean, allowed));
+  const double of_allowed = std::max(OfAllowed(largest, allowed_largest), OfAllowed(mean, allowed));
   if (of_allowed > worst_.of_allowed || worst_.where.empty()) {
     worst_.of_allowed = of_allowed;
     worst_.where = where;

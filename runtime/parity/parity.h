@@ -67,7 +67,7 @@ struct Lack {
 };
 
 struct Pair {
-  std::string a, b;  // as Report::devices
+  std::string a, b;        // as Report::devices
   std::vector<OpRow> ops;  // the worst first
   std::vector<TrainingRow> training;
   std::vector<Lack> lacks;

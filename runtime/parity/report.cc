@@ -66,8 +66,8 @@ std::string PairText(const Report& report, const Pair& pair, size_t most) {
                 row.deviation, Notes(row));
   }
   absl::StrAppend(&text, "  ", pair.ops.size(), " ops by dtype and way: ", exceeded,
-                  " beyond what is allowed, ", equal, " equal to the bit, ",
-                  on_reference, " ran reference code on a side that is not the reference device, ",
+                  " beyond what is allowed, ", equal, " equal to the bit, ", on_reference,
+                  " ran reference code on a side that is not the reference device, ",
                   pair.ops.size() - shown, " not shown\n");
   for (const auto& [reason, whats] : ByReason(pair.lacks)) {
     absl::StrAppend(&text, "  ", reason, ": ", absl::StrJoin(whats, ", "), "\n");
@@ -121,7 +121,8 @@ std::string ToText(const Report& report, size_t rows) {
     absl::StrAppend(&text, "left out: ", l.device, ": ", l.reason, "\n");
   }
   for (const Pair& pair : report.pairs) absl::StrAppend(&text, PairText(report, pair, rows), "\n");
-  absl::StrAppend(&text, report.ok() ? "all within what is allowed\n" : "NOT within what is allowed\n");
+  absl::StrAppend(&text,
+                  report.ok() ? "all within what is allowed\n" : "NOT within what is allowed\n");
   return text;
 }
 

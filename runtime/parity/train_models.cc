@@ -9,8 +9,7 @@ namespace {
 // A registry of this one device.
 DeviceRegistry Alone(const std::string& name, size_t index, const DeviceRegistry& registry) {
   DeviceRegistry alone;
-  alone.Add({name,
-             [name, index, &registry]() -> StatusOr<std::vector<std::unique_ptr<Device>>> {
+  alone.Add({name, [name, index, &registry]() -> StatusOr<std::vector<std::unique_ptr<Device>>> {
                OC_ASSIGN_OR_RETURN(const DeviceLeaf* leaf, registry.Find(name));
                OC_ASSIGN_OR_RETURN(auto devices, leaf->discover());
                if (index >= devices.size()) {

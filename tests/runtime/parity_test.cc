@@ -182,8 +182,7 @@ TEST(Parity, WhatIsAskedForMustBeThere) {
                       FailedPrecondition("no driver"));
                 }});
   auto report = CompareDevices(
-      registry,
-      {.leaves = {"reference", "sim", "gone"}, .ops = {"add"}, .training_steps = 0});
+      registry, {.leaves = {"reference", "sim", "gone"}, .ops = {"add"}, .training_steps = 0});
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_TRUE(report->pairs.at(0).ok());
   EXPECT_FALSE(report->ok());
