@@ -96,8 +96,8 @@ TEST_F(CallWatchTest, EachKindHasATimeOfItsOwn) {
 // is ever told.
 TEST_F(CallWatchTest, ShortCallsAreNeverTold) {
   Start({.timeout_seconds = 30, .grace_seconds = 1});
-  auto second = CallWatch::Start({.timeout_seconds = 0.2, .grace_seconds = 0.01},
-                                 [](const Status&) {});
+  auto second =
+      CallWatch::Start({.timeout_seconds = 0.2, .grace_seconds = 0.01}, [](const Status&) {});
   for (int round = 0; round < 3; ++round) {
     std::vector<std::thread> threads;
     for (int t = 0; t < 4; ++t) {
