@@ -1,6 +1,7 @@
 #include "openclaw/devices/call_watch.h"
 
 #include <signal.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,10 +12,15 @@
 #include <mutex>
 #include <thread>
 
-#include "openclaw/core/clock.h"
-
 namespace oc {
 namespace {
+
+// Of the last tick: some milliseconds old, and cheap enough for every op.
+int64_t CoarseNanos() {
+  timespec now = {};
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  return static_cast<int64_t>(now.tv_sec) * 1000000000 + now.tv_nsec;
+}
 
 // Instead of the time at which a call began.
 constexpr int64_t kNoCall = 0;
@@ -106,7 +112,7 @@ std::string Describe(const Slot& s) {
 
 DeviceCall::DeviceCall(const char* device, const char* call, const char* of, Kind kind,
                        double timeout_seconds)
-    : began_nanos_(NowNanos()) {
+    : began_nanos_(CoarseNanos()) {
   Slot& s = OwnSlot();
   s.device = device;
   s.call = call;
@@ -174,7 +180,7 @@ class CallWatchThread : public CallWatch {
   void Look(Slot& s) {
     int64_t began = s.began.load(std::memory_order_acquire);
     if (began <= kNoCall) return;
-    const double seconds = static_cast<double>(NowNanos() - began) * 1e-9;
+    const double seconds = static_cast<double>(CoarseNanos() - began) * 1e-9;
     if (seconds <= Limit(s)) return;
     if (!s.began.compare_exchange_strong(began, kClaimed, std::memory_order_acq_rel)) return;
     const std::string what = Describe(s);

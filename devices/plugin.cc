@@ -596,6 +596,8 @@ StatusOr<oc_device_query_function> OpenLibrary(const std::string& path) {
 // In a child process: loads the library and counts its devices.
 Status Try(const std::string& path, double timeout_seconds) {
   const auto attempt = [&]() -> Status {
+    const std::string where = "plugin " + path;
+    const DeviceCall note(where.c_str(), "load", "", Kind::kSlow);
     OC_ASSIGN_OR_RETURN(const oc_device_query_function query, OpenLibrary(path));
     const oc_device_api* api = query(OC_DEVICE_ABI_VERSION, &kHost);
     OC_RETURN_IF_ERROR(CheckTable(api, path));

@@ -100,7 +100,7 @@ int main(int argc, char** argv) {
       ->type_name("FILE");
   doctor
       ->add_option("--devices", doctor_flags.devices,
-                   "Leaves that must be there (cpu, opencl, ...); --parity compares these alone")
+                   "Only these leaves (cpu, opencl, ...), which must be there")
       ->type_name("LEAF");
   doctor->add_flag("--mpi", doctor_flags.mpi, "MPI must be there");
   doctor->add_option("--json", doctor_flags.json_path, "Write what was found")->type_name("FILE");

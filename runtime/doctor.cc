@@ -2,6 +2,7 @@
 
 #include <absl/strings/str_format.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -164,8 +165,12 @@ void ExamineLeaf(const std::string& name, const DeviceRegistry& registry, double
     const DeviceInfo& info = (*devices)[i]->info();
     say({{"stage", absl::StrCat("a model was trained on ", info.name)}});
     const double begin = NowSeconds();
-    const auto trained = parity::TrainModels(
-        name, i, registry, {.training_steps = kSteps, .timeout_seconds = timeout_seconds});
+    parity::Options options{.training_steps = kSteps, .timeout_seconds = timeout_seconds};
+    options.on_stuck_call = [&](const Status& why) {
+      say({{"stuck", why.message()}, {"subject", info.name}});
+      _exit(1);
+    };
+    const auto trained = parity::TrainModels(name, i, registry, options);
     say(ToJson(Describe(info, trained, NowSeconds() - begin)));
   }
 }
@@ -175,6 +180,7 @@ std::vector<Finding> Findings(const std::string& subject, const std::string& tol
                               const Status& ended, bool wanted, const std::string& remedy) {
   std::vector<Finding> findings;
   std::string stage = "it was opened";
+  bool told_why = false;
   for (size_t at = 0; at < told.size();) {
     const size_t end = std::min(told.find('\n', at), told.size());
     const json line = json::parse(told.substr(at, end - at), nullptr, /*allow_exceptions=*/false);
@@ -182,6 +188,10 @@ std::vector<Finding> Findings(const std::string& subject, const std::string& tol
     if (!line.is_object()) continue;
     if (line.contains("stage")) {
       stage = line["stage"];
+    } else if (line.contains("stuck")) {
+      findings.push_back({Level::kFault, line["subject"], line["stuck"],
+                          RemedyFor(absl::DeadlineExceededError(""))});
+      told_why = true;
     } else if (line.contains("absent")) {
       findings.push_back({wanted ? Level::kFault : Level::kNote, subject, line["absent"], remedy});
     } else {
@@ -192,7 +202,7 @@ std::vector<Finding> Findings(const std::string& subject, const std::string& tol
       findings.push_back(std::move(f));
     }
   }
-  if (!ended.ok()) {
+  if (!ended.ok() && !told_why) {
     findings.push_back({Level::kFault, subject,
                         absl::StrCat("while ", stage, ": ", ended.message()), RemedyFor(ended)});
   }
@@ -219,8 +229,10 @@ class Doctor {
       return std::move(diagnosis_);
     }
     for (const DeviceLeaf& leaf : registry->leaves()) {
-      if (leaf.name == "sim" && !Asked("sim")) continue;
-      Examine(leaf.name, *registry);
+      const bool asked = IsPlugin(leaf.name) || Asked(leaf.name);
+      const bool examined = options_.devices.empty() ? leaf.name != "sim" : asked;
+      if (!examined) continue;
+      Examine(leaf.name, asked || leaf.name == "cpu" || leaf.name == "reference", *registry);
     }
     for (const std::string& name : options_.devices) {
       if (const auto leaf = registry->Find(name); !leaf.ok()) {
@@ -237,6 +249,10 @@ class Doctor {
     return std::count(options_.devices.begin(), options_.devices.end(), leaf) != 0;
   }
 
+  bool IsPlugin(const std::string& leaf) const {
+    return std::count(plugin_leaves_.begin(), plugin_leaves_.end(), leaf) != 0;
+  }
+
   // One that does not load is a finding, and does not keep the others from being examined.
   void LoadOne(const std::string& path) {
     const auto leaf = LoadPlugin(path, options_.timeout_seconds);
@@ -250,14 +266,12 @@ class Doctor {
     }
   }
 
-  void Examine(const std::string& name, const DeviceRegistry& registry) {
-    const bool plugin = std::count(plugin_leaves_.begin(), plugin_leaves_.end(), name) != 0;
-    const bool wanted = options_.devices.empty() ? plugin || name == "cpu" || name == "reference"
-                                                 : plugin || Asked(name);
+  void Examine(const std::string& name, bool wanted, const DeviceRegistry& registry) {
     std::string told;
     const Status ended = RunInChild(
         options_.timeout_seconds,
-        [&](const Tell& tell) { ExamineLeaf(name, registry, options_.timeout_seconds, tell); },
+        // What hangs in a call is told by the child, before its own time is over.
+        [&](const Tell& tell) { ExamineLeaf(name, registry, options_.timeout_seconds / 2, tell); },
         &told);
     const std::string remedy =
         name == "opencl" ? "install a driver with OpenCL 1.2 and a compiler; clinfo -l lists them"

@@ -15,8 +15,8 @@ namespace oc {
 
 struct DoctorOptions {
   std::vector<std::string> plugins;  // device plugins, by file
-  // Leaves that must have a device; empty: the built-in ones and the plugins'. Other leaves are
-  // examined where they are found, but `sim` only by name.
+  // Leaves that are examined, beside the plugins', and must have a device. Empty: cpu and reference
+  // must, and others are examined where they are found, but for `sim`.
   std::vector<std::string> devices;
   bool mpi = false;             // the module for MPI must be there
   double timeout_seconds = 90;  // of what is done with one leaf

@@ -13,6 +13,7 @@
 // training in f32, kTrainingTolerance.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,8 @@ struct Options {
   int64_t largest_case = 1000;   // elements of all inputs together; larger cases are left out
   int64_t training_steps = 20;   // of an MLP and a tiny GPT; 0: none
   double timeout_seconds = 60;   // of every blocking call in training
+  // In training: DiscoverOptions::on_stuck_call (runtime/cluster.h).
+  std::function<void(const Status& why)> on_stuck_call;
 };
 
 // How far two sides are apart, as measured and against what is allowed.

@@ -12,7 +12,6 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 std::vector<Finding> About(const Diagnosis& diagnosis, const std::string& subject) {
   std::vector<Finding> found;
@@ -54,6 +53,25 @@ TEST(Doctor, APluginThatDoesNotLoadIsAFaultWithARemedy) {
   EXPECT_THAT(About(diagnosis, crashes)[0].what, HasSubstr("crashed"));
   EXPECT_EQ(About(diagnosis, "cpu:0").size(), 1u);  // the others are examined all the same
   EXPECT_THAT(ToText(diagnosis), HasSubstr("faults: 2"));
+}
+
+TEST(Doctor, ADeviceThatHangsOrCrashesIsAFault) {
+  const auto examine = [](const std::string& fault) {
+    return Diagnose({.plugins = {std::string(FAULTY_DIR) + "/libfaulty_" + fault + ".so"},
+                     .devices = {"reference"},
+                     .timeout_seconds = 6});
+  };
+  Diagnosis diagnosis = examine("hang_enqueue");
+  EXPECT_FALSE(diagnosis.ok());
+  const auto found = About(diagnosis, "plain:0");
+  ASSERT_EQ(found.size(), 1u) << ToText(diagnosis);
+  EXPECT_EQ(found[0].level, Finding::Level::kFault);
+  EXPECT_THAT(found[0].what, AllOf(HasSubstr("libfaulty_hang_enqueue.so, enqueue"),
+                                   HasSubstr("has not returned for")));
+  diagnosis = examine("crash_enqueue");
+  EXPECT_FALSE(diagnosis.ok());
+  EXPECT_THAT(ToText(diagnosis),
+              HasSubstr("while a model was trained on plain:0: it crashed (signal 11"));
 }
 
 TEST(Doctor, WhatIsAskedForMustBeThere) {

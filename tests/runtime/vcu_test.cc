@@ -1,4 +1,5 @@
-// Copies between the host and a VCU's memory, also on a device that does them after everybody gave up.
+// Copies between the host and a VCU's memory, also on a device that does them after everybody gave
+// up.
 #include "openclaw/runtime/vcu.h"
 
 #include <gtest/gtest.h>
@@ -132,8 +133,7 @@ TEST_F(VcuTest, ACopyThatComesLateTouchesNothingOfTheCaller) {
   values.reset();
   // The device is not asked again: its staging is in use.
   std::vector<std::byte> read(100, std::byte{5});
-  EXPECT_EQ(vcu_->Read(read, {Arena::kState, 0, 100}).code(),
-            absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(vcu_->Read(read, {Arena::kState, 0, 100}).code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_EQ(device_.copies, 1);
   vcu_ = nullptr;  // now the copy is done
   EXPECT_TRUE(device_.pending.empty());
@@ -144,8 +144,7 @@ TEST_F(VcuTest, AReadThatComesLateTouchesNothingOfTheCaller) {
   ASSERT_EQ(vcu_->Reserve(256, 64), OkStatus());
   device_.late = true;
   std::vector<std::byte> read(100, std::byte{5});
-  EXPECT_EQ(vcu_->Read(read, {Arena::kState, 0, 100}).code(),
-            absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(vcu_->Read(read, {Arena::kState, 0, 100}).code(), absl::StatusCode::kDeadlineExceeded);
   vcu_ = nullptr;
   EXPECT_EQ(read, std::vector<std::byte>(100, std::byte{5}));
 }
