@@ -35,35 +35,54 @@ StatusOr<std::string> FindModule(const MpiJobOptions& options) {
     absl::StrAppend(&tried, tried.empty() ? "" : ", ", path.string());
   }
   return FailedPrecondition(
-      "this process was started by an MPI launcher, but the module for MPI is missing (looked for ",
-      tried,
+      "the module for MPI is missing (looked for ", tried,
       "): build the target openclaw_comm_mpi, which needs Open MPI's development package, or start "
       "without mpirun");
 }
 
-}  // namespace
+struct Module {
+  std::string path;
+  MpiModuleOpenFunction* open = nullptr;
+};
 
-StatusOr<std::unique_ptr<Job>> OpenMpiJob(const MpiJobOptions& options) {
-  OC_ASSIGN_OR_RETURN(const std::string path, FindModule(options));
+StatusOr<Module> OpenModule(const MpiJobOptions& options) {
+  Module module;
+  OC_ASSIGN_OR_RETURN(module.path, FindModule(options));
   // Open MPI opens plugins of its own, which look for its symbols globally. Never closed: MPI
   // leaves threads and handlers behind.
-  void* module = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
-  if (module == nullptr) {
+  void* library = dlopen(module.path.c_str(), RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
+  if (library == nullptr) {
     const char* why = dlerror();
-    return FailedPrecondition("open the module for MPI: ", why != nullptr ? why : path.c_str());
+    return FailedPrecondition("open the module for MPI: ",
+                              why != nullptr ? why : module.path.c_str());
   }
   const auto version =
-      reinterpret_cast<MpiModuleVersionFunction*>(dlsym(module, kMpiModuleVersionSymbol));
-  const auto open = reinterpret_cast<MpiModuleOpenFunction*>(dlsym(module, kMpiModuleOpenSymbol));
-  if (version == nullptr || open == nullptr) {
-    return FailedPrecondition("open the module for MPI: ", path, " is no module of OpenClaw");
+      reinterpret_cast<MpiModuleVersionFunction*>(dlsym(library, kMpiModuleVersionSymbol));
+  module.open = reinterpret_cast<MpiModuleOpenFunction*>(dlsym(library, kMpiModuleOpenSymbol));
+  if (version == nullptr || module.open == nullptr) {
+    return FailedPrecondition("open the module for MPI: ", module.path,
+                              " is no module of OpenClaw");
   }
   if (std::strcmp(version(), kMpiModuleVersion) != 0) {
-    return FailedPrecondition("open the module for MPI: ", path, " is '", version(), "', wanted '",
-                              kMpiModuleVersion, "': build both from the same sources");
+    return FailedPrecondition("open the module for MPI: ", module.path, " is '", version(),
+                              "', wanted '", kMpiModuleVersion,
+                              "': build both from the same sources");
   }
+  return module;
+}
+
+}  // namespace
+
+StatusOr<std::string> CheckMpiModule(const MpiJobOptions& options) {
+  OC_ASSIGN_OR_RETURN(const Module module, OpenModule(options));
+  return module.path;
+}
+
+StatusOr<std::unique_ptr<Job>> OpenMpiJob(const MpiJobOptions& options) {
+  auto module = OpenModule(options);
+  OC_RETURN_IF_ERROR(Annotate(module.status(), "this process was started by an MPI launcher"));
   StatusOr<std::unique_ptr<Job>> job = absl::UnknownError("no job");
-  open(&job);
+  module->open(&job);
   return job;
 }
 

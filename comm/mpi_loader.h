@@ -19,6 +19,9 @@ struct MpiJobOptions {
 // version, or without support for threads.
 StatusOr<std::unique_ptr<Job>> OpenMpiJob(const MpiJobOptions& options);
 
+// Opens the module as OpenMpiJob does, but starts no MPI: its path, or the same errors.
+StatusOr<std::string> CheckMpiModule(const MpiJobOptions& options);
+
 // What the module exports under these names.
 inline constexpr const char* kMpiModuleVersionSymbol = "OpenclawCommMpiVersion";
 inline constexpr const char* kMpiModuleOpenSymbol = "OpenclawCommMpiOpen";

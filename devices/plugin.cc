@@ -1,17 +1,13 @@
 #include "openclaw/devices/plugin.h"
 
 #include <dlfcn.h>
-#include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <cmath>
 #include <cstring>
+#include <mutex>
 
-#include "openclaw/core/clock.h"
+#include "openclaw/core/child.h"
 #include "openclaw/core/logging.h"
+#include "openclaw/devices/call_watch.h"
 
 namespace oc {
 namespace {
@@ -157,16 +153,38 @@ class CRequest {
   oc_op_request request_;
 };
 
+// "device plain:0 of plugin libplain.so": kept by all that the device makes.
+using Where = std::shared_ptr<const std::string>;
+using Kind = DeviceCall::Kind;
+
+// One call through the table: noted while it runs, and named where it fails.
+template <typename F>
+Status Call(const std::string& where, const char* call, const char* of, Kind kind, const F& f,
+            double timeout_seconds = 0) {
+  Answer answer;
+  int32_t code = OC_OK;
+  {
+    const DeviceCall note(where.c_str(), call, of, kind, timeout_seconds);
+    code = f(answer.out());
+  }
+  if (code == OC_OK) return OkStatus();
+  return Annotate(answer.Of(code), absl::StrCat(where, ", ", call, of[0] == 0 ? "" : " ", of));
+}
+
 class PluginBuffer : public Buffer {
  public:
-  PluginBuffer(const oc_device_api& api, oc_buffer* buffer, int64_t bytes)
-      : api_(api), buffer_(buffer), bytes_(bytes) {}
-  ~PluginBuffer() override { api_.free(buffer_); }
+  PluginBuffer(const oc_device_api& api, Where where, oc_buffer* buffer, int64_t bytes)
+      : api_(api), where_(std::move(where)), buffer_(buffer), bytes_(bytes) {}
+  ~PluginBuffer() override {
+    const DeviceCall note(where_->c_str(), "free", "", Kind::kSlow);
+    api_.free(buffer_);
+  }
   int64_t bytes() const override { return bytes_; }
   oc_buffer* get() const { return buffer_; }
 
  private:
   const oc_device_api& api_;
+  Where where_;
   oc_buffer* buffer_;
   int64_t bytes_;
 };
@@ -180,21 +198,30 @@ oc_range ToC(const BufferRange& range) {
 
 class PluginOp : public PreparedOp {
  public:
-  PluginOp(const oc_device_api& api, oc_op* op, const oc_op_info& info)
+  PluginOp(const oc_device_api& api, Where where, std::string name, oc_op* op,
+           const oc_op_info& info)
       : api_(api),
+        where_(std::move(where)),
+        name_(std::make_shared<const std::string>(std::move(name))),
         op_(op),
         implementation_(Text(info.implementation)),
         workspace_bytes_(info.workspace_bytes) {
     for (int32_t i = 0; i < info.num_opaque; ++i) opaque_bytes_.push_back(info.opaque_bytes[i]);
   }
-  ~PluginOp() override { api_.release(op_); }
+  ~PluginOp() override {
+    const DeviceCall note(where_->c_str(), "release", name_->c_str(), Kind::kSlow);
+    api_.release(op_);
+  }
   int64_t workspace_bytes() const override { return workspace_bytes_; }
   std::vector<int64_t> opaque_bytes() const override { return opaque_bytes_; }
   const char* implementation() const override { return implementation_.c_str(); }
   oc_op* get() const { return op_; }
+  // The op and its types.
+  const Where& name() const { return name_; }
 
  private:
   const oc_device_api& api_;
+  Where where_, name_;
   oc_op* op_;
   std::string implementation_;
   int64_t workspace_bytes_;
@@ -203,84 +230,121 @@ class PluginOp : public PreparedOp {
 
 class PluginEvent : public Event {
  public:
-  PluginEvent(const oc_device_api& api, oc_event* event) : api_(api), event_(event) {}
-  ~PluginEvent() override { api_.destroy_event(event_); }
+  PluginEvent(const oc_device_api& api, Where where, oc_event* event)
+      : api_(api), where_(std::move(where)), event_(event) {}
+  ~PluginEvent() override {
+    const DeviceCall note(where_->c_str(), "destroy_event", "", Kind::kSlow);
+    api_.destroy_event(event_);
+  }
   bool Ready() const override {
+    const DeviceCall note(where_->c_str(), "event_ready", "");
     int32_t ready = 0;
     // An error shows in Wait, which then returns at once.
     return api_.event_ready(event_, &ready, nullptr) != OC_OK || ready != 0;
   }
   Status Wait(double timeout_seconds) override {
-    Answer answer;
-    return answer.Of(api_.event_wait(event_, timeout_seconds, answer.out()));
+    // Another thread may record the event meanwhile.
+    Where behind;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      behind = behind_;
+    }
+    return Call(
+        *where_, behind == nullptr ? "event_wait" : "event_wait after",
+        behind == nullptr ? "" : behind->c_str(), Kind::kTimed,
+        [&](oc_error* error) { return api_.event_wait(event_, timeout_seconds, error); },
+        timeout_seconds);
   }
   oc_event* get() const { return event_; }
+  // The op that was enqueued last before the event was recorded; may be null.
+  void SetBehind(const Where& op) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    behind_ = op;
+  }
 
  private:
   const oc_device_api& api_;
+  Where where_;
   oc_event* event_;
+  std::mutex mutex_;
+  Where behind_;  // guarded by mutex_
 };
 
 class PluginQueue : public Queue {
  public:
-  PluginQueue(const oc_device_api& api, oc_queue* queue) : api_(api), queue_(queue) {}
-  ~PluginQueue() override { api_.destroy_queue(queue_); }
+  PluginQueue(const oc_device_api& api, Where where, std::string name, oc_queue* queue)
+      : api_(api), where_(std::move(where)), name_(std::move(name)), queue_(queue) {}
+  ~PluginQueue() override {
+    const DeviceCall note(where_->c_str(), "destroy_queue", name_.c_str(), Kind::kSlow);
+    api_.destroy_queue(queue_);
+  }
 
   Status Enqueue(PreparedOp& op, std::span<const BufferRange> inputs,
                  std::span<const BufferRange> outputs, BufferRange workspace) override {
+    const auto& own = static_cast<PluginOp&>(op);
     // The list keeps its memory: nothing is allocated once the largest op was seen.
     ranges_.clear();
     for (const BufferRange& r : inputs) ranges_.push_back(ToC(r));
     for (const BufferRange& r : outputs) ranges_.push_back(ToC(r));
     const oc_range work = ToC(workspace);
-    Answer answer;
-    return answer.Of(api_.enqueue(queue_, static_cast<PluginOp&>(op).get(), ranges_.data(),
-                                  static_cast<int32_t>(inputs.size()),
-                                  ranges_.data() + inputs.size(),
-                                  static_cast<int32_t>(outputs.size()), &work, answer.out()));
+    last_ = own.name();
+    return Call(*where_, "enqueue", last_->c_str(), Kind::kQuick, [&](oc_error* error) {
+      return api_.enqueue(queue_, own.get(), ranges_.data(), static_cast<int32_t>(inputs.size()),
+                          ranges_.data() + inputs.size(), static_cast<int32_t>(outputs.size()),
+                          &work, error);
+    });
   }
   Status CopyFromHost(BufferRange to, std::span<const std::byte> from) override {
     to.bytes = static_cast<int64_t>(from.size());
     const oc_range range = ToC(to);
-    Answer answer;
-    return answer.Of(api_.copy_from_host(
-        queue_, &range, reinterpret_cast<const uint8_t*>(from.data()), answer.out()));
+    return Call(*where_, "copy_from_host", "", Kind::kQuick, [&](oc_error* error) {
+      return api_.copy_from_host(queue_, &range, reinterpret_cast<const uint8_t*>(from.data()),
+                                 error);
+    });
   }
   Status CopyToHost(std::span<std::byte> to, BufferRange from) override {
     from.bytes = static_cast<int64_t>(to.size());
     const oc_range range = ToC(from);
-    Answer answer;
-    return answer.Of(
-        api_.copy_to_host(queue_, reinterpret_cast<uint8_t*>(to.data()), &range, answer.out()));
+    return Call(*where_, "copy_to_host", "", Kind::kQuick, [&](oc_error* error) {
+      return api_.copy_to_host(queue_, reinterpret_cast<uint8_t*>(to.data()), &range, error);
+    });
   }
   Status Copy(BufferRange to, BufferRange from) override {
     to.bytes = from.bytes;
     const oc_range target = ToC(to), source = ToC(from);
-    Answer answer;
-    return answer.Of(api_.copy(queue_, &target, &source, answer.out()));
+    return Call(*where_, "copy", "", Kind::kQuick,
+                [&](oc_error* error) { return api_.copy(queue_, &target, &source, error); });
   }
   Status Record(Event& event) override {
-    Answer answer;
-    return answer.Of(api_.record(queue_, static_cast<PluginEvent&>(event).get(), answer.out()));
+    auto& own = static_cast<PluginEvent&>(event);
+    own.SetBehind(last_);
+    return Call(*where_, "record", name_.c_str(), Kind::kQuick,
+                [&](oc_error* error) { return api_.record(queue_, own.get(), error); });
   }
   Status WaitFor(Event& event) override {
-    Answer answer;
-    return answer.Of(api_.wait_for(queue_, static_cast<PluginEvent&>(event).get(), answer.out()));
+    // A queue that works as it is called waits here for the other's work.
+    return Call(*where_, "wait_for", name_.c_str(), Kind::kSlow, [&](oc_error* error) {
+      return api_.wait_for(queue_, static_cast<PluginEvent&>(event).get(), error);
+    });
   }
 
  private:
   const oc_device_api& api_;
+  Where where_;
+  std::string name_;
   oc_queue* queue_;
   std::vector<oc_range> ranges_;
+  Where last_;  // the op enqueued last
 };
 
 class PluginSlice : public Slice {
  public:
-  static StatusOr<std::unique_ptr<Slice>> Create(const oc_device_api& api, oc_slice* handle) {
-    std::unique_ptr<PluginSlice> slice(new PluginSlice(api, handle));
+  static StatusOr<std::unique_ptr<Slice>> Create(const oc_device_api& api, Where where,
+                                                 oc_slice* handle) {
+    std::unique_ptr<PluginSlice> slice(new PluginSlice(api, std::move(where), handle));
     oc_slice_info info = Sized<oc_slice_info>();
-    Answer answer;
-    OC_RETURN_IF_ERROR(answer.Of(api.slice_info(handle, &info, answer.out())));
+    OC_RETURN_IF_ERROR(Call(*slice->where_, "slice_info", "", Kind::kSlow,
+                            [&](oc_error* error) { return api.slice_info(handle, &info, error); }));
     slice->kind_ = Text(info.kind);
     // The weaker of the two is what holds.
     slice->enforcement_ =
@@ -293,7 +357,10 @@ class PluginSlice : public Slice {
     }
     return std::unique_ptr<Slice>(std::move(slice));
   }
-  ~PluginSlice() override { api_.destroy_slice(slice_); }
+  ~PluginSlice() override {
+    const DeviceCall note(where_->c_str(), "destroy_slice", "", Kind::kSlow);
+    api_.destroy_slice(slice_);
+  }
 
   std::string kind() const override { return kind_; }
   Enforcement enforcement() const override { return enforcement_; }
@@ -301,29 +368,37 @@ class PluginSlice : public Slice {
 
   StatusOr<std::unique_ptr<Buffer>> Allocate(int64_t bytes) override {
     oc_buffer* buffer = nullptr;
-    Answer answer;
-    OC_RETURN_IF_ERROR(answer.Of(api_.allocate(slice_, bytes, &buffer, answer.out())));
-    return std::unique_ptr<Buffer>(std::make_unique<PluginBuffer>(api_, buffer, bytes));
+    OC_RETURN_IF_ERROR(Call(*where_, "allocate", "", Kind::kSlow, [&](oc_error* error) {
+      return api_.allocate(slice_, bytes, &buffer, error);
+    }));
+    return std::unique_ptr<Buffer>(std::make_unique<PluginBuffer>(api_, where_, buffer, bytes));
   }
   StatusOr<std::unique_ptr<Queue>> CreateQueue(const std::string& name) override {
     oc_queue* queue = nullptr;
-    Answer answer;
-    OC_RETURN_IF_ERROR(answer.Of(api_.create_queue(slice_, name.c_str(), &queue, answer.out())));
-    return std::unique_ptr<Queue>(std::make_unique<PluginQueue>(api_, queue));
+    OC_RETURN_IF_ERROR(Call(
+        *where_, "create_queue", name.c_str(), Kind::kSlow,
+        [&](oc_error* error) { return api_.create_queue(slice_, name.c_str(), &queue, error); }));
+    return std::unique_ptr<Queue>(std::make_unique<PluginQueue>(api_, where_, name, queue));
   }
   StatusOr<std::unique_ptr<Event>> CreateEvent() override {
     oc_event* event = nullptr;
-    Answer answer;
-    OC_RETURN_IF_ERROR(answer.Of(api_.create_event(slice_, &event, answer.out())));
-    return std::unique_ptr<Event>(std::make_unique<PluginEvent>(api_, event));
+    OC_RETURN_IF_ERROR(Call(*where_, "create_event", "", Kind::kSlow, [&](oc_error* error) {
+      return api_.create_event(slice_, &event, error);
+    }));
+    return std::unique_ptr<Event>(std::make_unique<PluginEvent>(api_, where_, event));
   }
   StatusOr<std::unique_ptr<PreparedOp>> Prepare(const OpRequest& request) override {
     const CRequest c(request);
+    std::string name = ToString(request);
     oc_op* op = nullptr;
     oc_op_info info = Sized<oc_op_info>();
-    Answer answer;
-    OC_RETURN_IF_ERROR(answer.Of(api_.prepare(slice_, c.get(), &op, &info, answer.out())));
-    auto prepared = std::make_unique<PluginOp>(api_, op, info);
+    {
+      Answer answer;
+      const DeviceCall note(where_->c_str(), "prepare", name.c_str(), Kind::kSlow);
+      // Its messages name op and device already.
+      OC_RETURN_IF_ERROR(answer.Of(api_.prepare(slice_, c.get(), &op, &info, answer.out())));
+    }
+    auto prepared = std::make_unique<PluginOp>(api_, where_, std::move(name), op, info);
     for (size_t i = 0; i < request.inputs.size(); ++i) {
       if (info.input_layouts != nullptr && info.input_layouts[i] != OC_LAYOUT_PLAIN) {
         return Unimplemented("op ", ToString(request), " on ", kind_, ": input ", i,
@@ -334,9 +409,11 @@ class PluginSlice : public Slice {
   }
   StatusOr<OpSupport> Support(const OpRequest& request) override {
     const CRequest c(request);
+    const std::string name = ToString(request);
     oc_op_support s = Sized<oc_op_support>();
-    Answer answer;
-    OC_RETURN_IF_ERROR(answer.Of(api_.support(slice_, c.get(), &s, answer.out())));
+    OC_RETURN_IF_ERROR(Call(*where_, "support", name.c_str(), Kind::kSlow, [&](oc_error* error) {
+      return api_.support(slice_, c.get(), &s, error);
+    }));
     if (s.support != OC_SUPPORT_NO && s.support != OC_SUPPORT_YES) {
       return Internal("plugin ", api_.leaf, ": support of ", ToString(request),
                       " was answered neither yes nor no");
@@ -347,23 +424,27 @@ class PluginSlice : public Slice {
   std::span<std::byte> HostView(BufferRange range) override {
     const oc_range r = ToC(range);
     uint8_t* view = nullptr;
-    if (r.buffer == nullptr ||
-        api_.host_view(r.buffer, r.offset, r.bytes, &view, nullptr) != OC_OK || view == nullptr) {
+    if (r.buffer == nullptr) return {};
+    const DeviceCall note(where_->c_str(), "host_view", "");
+    if (api_.host_view(r.buffer, r.offset, r.bytes, &view, nullptr) != OC_OK || view == nullptr) {
       return {};
     }
     return {reinterpret_cast<std::byte*>(view), static_cast<size_t>(r.bytes)};
   }
   int64_t HighWater(const Buffer& buffer) const override {
     int64_t bytes = -1;
+    const DeviceCall note(where_->c_str(), "high_water", "");
     const int32_t code =
         api_.high_water(static_cast<const PluginBuffer&>(buffer).get(), &bytes, nullptr);
     return code == OC_OK ? bytes : -1;
   }
 
  private:
-  PluginSlice(const oc_device_api& api, oc_slice* slice) : api_(api), slice_(slice) {}
+  PluginSlice(const oc_device_api& api, Where where, oc_slice* slice)
+      : api_(api), where_(std::move(where)), slice_(slice) {}
 
   const oc_device_api& api_;
+  Where where_;
   oc_slice* slice_;
   std::string kind_;
   Enforcement enforcement_ = Enforcement::kNone;
@@ -379,13 +460,20 @@ bool TakesOptions(const oc_device_api& api) {
 
 class PluginDevice : public Device {
  public:
-  static StatusOr<std::unique_ptr<Device>> Open(const oc_device_api& api, int32_t index) {
+  // `origin` names the plugin.
+  static StatusOr<std::unique_ptr<Device>> Open(const oc_device_api& api, int32_t index,
+                                                const std::string& origin) {
+    const std::string where = absl::StrCat("device ", index, " of plugin ", origin);
     oc_device* handle = nullptr;
-    Answer answer;
-    OC_RETURN_IF_ERROR(answer.Of(api.open(index, &handle, answer.out())));
+    OC_RETURN_IF_ERROR(Call(where, "open", "", Kind::kSlow,
+                            [&](oc_error* error) { return api.open(index, &handle, error); }));
     std::unique_ptr<PluginDevice> device(new PluginDevice(api, handle));
     oc_device_info info = Sized<oc_device_info>();
-    OC_RETURN_IF_ERROR(answer.Of(api.device_info(handle, &info, answer.out())));
+    OC_RETURN_IF_ERROR(Call(where, "device_info", "", Kind::kSlow, [&](oc_error* error) {
+      return api.device_info(handle, &info, error);
+    }));
+    device->where_ = std::make_shared<const std::string>(absl::StrCat(
+        "device ", Text(info.name), origin == api.leaf ? "" : absl::StrCat(" of plugin ", origin)));
     device->info_ = {.name = Text(info.name),
                      .leaf = api.leaf,
                      .model = Text(info.model),
@@ -394,7 +482,11 @@ class PluginDevice : public Device {
     for (int32_t i = 0; i < info.num_cores; ++i) device->info_.cores.push_back(info.cores[i]);
     return std::unique_ptr<Device>(std::move(device));
   }
-  ~PluginDevice() override { api_.close(device_); }
+  ~PluginDevice() override {
+    const DeviceCall note(where_ == nullptr ? api_.leaf : where_->c_str(), "close", "",
+                          Kind::kSlow);
+    api_.close(device_);
+  }
   const DeviceInfo& info() const override { return info_; }
   StatusOr<std::unique_ptr<Slice>> CreateSlice(const SliceOptions& options) override {
     const std::vector<int32_t> cores(options.cores.begin(), options.cores.end());
@@ -415,9 +507,10 @@ class PluginDevice : public Device {
       o.next = &own.extension;
     }
     oc_slice* slice = nullptr;
-    Answer answer;
-    OC_RETURN_IF_ERROR(answer.Of(api_.create_slice(device_, &o, &slice, answer.out())));
-    return PluginSlice::Create(api_, slice);
+    OC_RETURN_IF_ERROR(Call(*where_, "create_slice", "", Kind::kSlow, [&](oc_error* error) {
+      return api_.create_slice(device_, &o, &slice, error);
+    }));
+    return PluginSlice::Create(api_, where_, slice);
   }
 
  private:
@@ -425,21 +518,19 @@ class PluginDevice : public Device {
 
   const oc_device_api& api_;
   oc_device* device_;
+  Where where_;
   DeviceInfo info_;
 };
 
 StatusOr<std::vector<std::unique_ptr<Device>>> Discover(const oc_device_api& api,
                                                         const std::string& origin) {
   int32_t count = 0;
-  Answer answer;
-  OC_RETURN_IF_ERROR(Annotate(answer.Of(api.count(&count, answer.out())),
-                              absl::StrCat("devices of plugin ", origin)));
+  OC_RETURN_IF_ERROR(Call(absl::StrCat("plugin ", origin), "count", "", Kind::kSlow,
+                          [&](oc_error* error) { return api.count(&count, error); }));
   std::vector<std::unique_ptr<Device>> devices;
   for (int32_t i = 0; i < count; ++i) {
-    auto device = PluginDevice::Open(api, i);
-    OC_RETURN_IF_ERROR(
-        Annotate(device.status(), absl::StrCat("device ", i, " of plugin ", origin)));
-    devices.push_back(std::move(device).value());
+    OC_ASSIGN_OR_RETURN(auto device, PluginDevice::Open(api, i, origin));
+    devices.push_back(std::move(device));
   }
   return devices;
 }
@@ -502,10 +593,11 @@ StatusOr<oc_device_query_function> OpenLibrary(const std::string& path) {
   return reinterpret_cast<oc_device_query_function>(symbol);
 }
 
-// In a child process: loads the library and counts its devices. The pipe gets "+", or "-" and what
-// failed: a library that ends the process says neither.
-[[noreturn]] void TryInChild(const std::string& path, int pipe) {
+// In a child process: loads the library and counts its devices.
+Status Try(const std::string& path, double timeout_seconds) {
   const auto attempt = [&]() -> Status {
+    const std::string where = "plugin " + path;
+    const DeviceCall note(where.c_str(), "load", "", Kind::kSlow);
     OC_ASSIGN_OR_RETURN(const oc_device_query_function query, OpenLibrary(path));
     const oc_device_api* api = query(OC_DEVICE_ABI_VERSION, &kHost);
     OC_RETURN_IF_ERROR(CheckTable(api, path));
@@ -513,57 +605,17 @@ StatusOr<oc_device_query_function> OpenLibrary(const std::string& path) {
     Answer answer;
     return answer.Of(api->count(&count, answer.out()));
   };
-  const Status status = attempt();
-  const std::string message = status.ok() ? "+" : absl::StrCat("-", std::string(status.message()));
-  (void)!write(pipe, message.data(), message.size());
-  _exit(0);
-}
-
-Status Try(const std::string& path, double timeout_seconds) {
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return ResourceExhausted("plugin ", path, ": no pipe");
-  const pid_t child = fork();
-  if (child < 0) {
-    close(ends[0]);
-    close(ends[1]);
-    return ResourceExhausted("plugin ", path, ": no process to try it in");
-  }
-  if (child == 0) TryInChild(path, ends[1]);
-  close(ends[1]);
-  std::string message;
-  const double deadline = NowSeconds() + timeout_seconds;
-  bool late = false;
-  for (;;) {
-    pollfd p = {ends[0], POLLIN, 0};
-    const double left = deadline - NowSeconds();
-    if (left <= 0 || poll(&p, 1, static_cast<int>(std::ceil(left * 1000))) == 0) {
-      late = true;
-      kill(child, SIGKILL);
-      break;
-    }
-    char text[512];
-    const ssize_t n = read(ends[0], text, sizeof(text));
-    if (n == 0) break;
-    if (n > 0) message.append(text, static_cast<size_t>(n));
-  }
-  close(ends[0]);
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  if (late) {
-    return absl::DeadlineExceededError(
-        absl::StrCat("plugin ", path, ": loading it and counting its devices did not end in ",
-                     timeout_seconds, " s"));
-  }
-  if (WIFSIGNALED(status)) {
-    return FailedPrecondition("plugin ", path, " crashed while it was loaded (signal ",
-                              WTERMSIG(status), ", ", strsignal(WTERMSIG(status)), ")");
-  }
-  if (message.empty()) {
-    return FailedPrecondition("plugin ", path, " ended the process that loaded it, with code ",
-                              WEXITSTATUS(status));
-  }
-  return message == "+" ? OkStatus() : FailedPrecondition(message.substr(1));
+  const auto work = [&](const Tell& tell) {
+    const Status status = attempt();
+    if (!status.ok()) tell(absl::StrCat("-", status.message()));
+  };
+  std::string failure;
+  const Status ended =
+      Annotate(RunInChild(timeout_seconds, work, &failure),
+               absl::StrCat("plugin ", path, ", while it was loaded and its devices counted"));
+  if (absl::IsDeadlineExceeded(ended)) return ended;
+  if (!ended.ok()) return FailedPrecondition(ended.message());
+  return failure.empty() ? OkStatus() : FailedPrecondition(failure.substr(1));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "openclaw/launcher/experiment.h"
 
@@ -39,6 +40,16 @@ struct GenerateFlags {
 };
 // Writes text from a language model, token after token; every token runs the whole context anew.
 Status Generate(const ExperimentFlags& flags, const GenerateFlags& generate);
+
+struct DoctorFlags {
+  bool parity = false;  // compare the devices with each other, instead of examining the machine
+  std::vector<std::string> plugins, devices;
+  bool mpi = false;  // must be there
+  std::string json_path;
+};
+// Examines this machine, or compares its devices, and prints what it found. kFailedPrecondition
+// where something that was asked for is broken, or devices differ by more than is allowed.
+Status RunDoctor(const DoctorFlags& flags);
 
 // The checkpoint that a command means: as given, or the newest of the run folder.
 StatusOr<std::string> FindCheckpoint(const std::string& given, const std::string& run_dir);

@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "openclaw/core/logging.h"
+#include "openclaw/devices/call_watch.h"
 #include "openclaw/launcher/commands.h"
 
 namespace {
@@ -32,6 +33,7 @@ void AddExperiment(CLI::App* app, oc::ExperimentFlags& flags, const char* run_di
 }  // namespace
 
 int main(int argc, char** argv) {
+  oc::InstallCrashReports();
   CLI::App app{"OpenClaw: trains a model over unlike devices as one well-balanced machine"};
   app.require_subcommand(1);
   app.set_version_flag("--version", "ocl 0.1.0");
@@ -89,6 +91,20 @@ int main(int argc, char** argv) {
       ->type_name("N")
       ->capture_default_str();
 
+  CLI::App* doctor =
+      app.add_subcommand("doctor", "Examine this machine and its devices; a remedy for each fault");
+  oc::DoctorFlags doctor_flags;
+  doctor->add_flag("--parity", doctor_flags.parity,
+                   "Compare every op and small trainings between all kinds of device instead");
+  doctor->add_option("--plugins", doctor_flags.plugins, "Device plugins, by file")
+      ->type_name("FILE");
+  doctor
+      ->add_option("--devices", doctor_flags.devices,
+                   "Only these leaves (cpu, opencl, ...), which must be there")
+      ->type_name("LEAF");
+  doctor->add_flag("--mpi", doctor_flags.mpi, "MPI must be there");
+  doctor->add_option("--json", doctor_flags.json_path, "Write what was found")->type_name("FILE");
+
   CLI11_PARSE(app, argc, argv);
   if (train->parsed()) {
     const oc::CommandResult result = oc::Train(flags);
@@ -96,5 +112,6 @@ int main(int argc, char** argv) {
   }
   if (plan->parsed()) End(oc::PrintPlan(flags, plan_flags), 0);
   if (eval->parsed()) End(oc::EvaluateCheckpoint(flags, checkpoint), 0);
+  if (doctor->parsed()) End(oc::RunDoctor(doctor_flags), 0);
   End(oc::Generate(flags, generate_flags), 0);
 }

@@ -341,13 +341,21 @@ class TrainingRun {
 
 Status TrainOn(const ExperimentFlags& flags, const ExperimentConfig& config, Cluster& cluster,
                bool& stopped) {
-  OC_ASSIGN_OR_RETURN(Experiment experiment, OpenExperiment(config));
+  OC_ASSIGN_OR_RETURN(Experiment opened, OpenExperiment(config));
+  auto experiment = std::make_unique<Experiment>(std::move(opened));
   OC_ASSIGN_OR_RETURN(const std::string run_dir, MakeRunDir(flags, config, cluster.job()));
   OC_ASSIGN_OR_RETURN(auto pipeline,
-                      OpenPipeline(experiment, cluster, ProfilePath(run_dir), flags.plan_path));
-  TrainingRun run(experiment, cluster, *pipeline, run_dir, !flags.run_dir.empty());
+                      OpenPipeline(*experiment, cluster, ProfilePath(run_dir), flags.plan_path));
+  TrainingRun run(*experiment, cluster, *pipeline, run_dir, !flags.run_dir.empty());
   const Status status = run.Run();
   stopped = run.stopped();
+  if (!status.ok()) {
+    // The others are told before anything waits for a device or peer that may never answer: the
+    // process ends without taking the pipeline apart.
+    cluster.GiveUp(status);
+    (void)pipeline.release();
+    (void)experiment.release();  // its loader reads this
+  }
   return status;
 }
 
@@ -357,14 +365,16 @@ CommandResult Train(const ExperimentFlags& flags) {
   auto config = LoadExperiment(flags);
   if (!config.ok()) return {config.status()};
   CatchSignals();
-  auto cluster = OpenCluster(*config);
-  if (!cluster.ok()) return {cluster.status()};
+  auto opened = OpenCluster(*config);
+  if (!opened.ok()) return {opened.status()};
+  auto cluster = std::make_unique<Cluster>(*std::move(opened));
   bool stopped = false;
   Status status = TrainOn(flags, *config, *cluster, stopped);
   if (status.ok()) {
     status = cluster->Leave(config->comm_options.timeout_seconds);
   } else {
     cluster->GiveUp(status);
+    (void)cluster.release();  // as the pipeline
   }
   int signal = 0;
   if (status.ok() && stopped) {

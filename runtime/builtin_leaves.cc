@@ -32,4 +32,6 @@ DeviceRegistry BuiltinLeaves(std::shared_ptr<const KernelRegistry> own) {
   return registry;
 }
 
+std::vector<std::string> BuiltinLibraries() { return {CpuLibraries()}; }
+
 }  // namespace oc

@@ -1,6 +1,11 @@
 #include "openclaw/runtime/cluster.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -10,6 +15,7 @@
 #include "openclaw/devices/modules.h"
 #include "openclaw/devices/plugin.h"
 #include "openclaw/devices/substitute.h"
+#include "openclaw/runtime/executor.h"
 
 namespace oc {
 
@@ -20,6 +26,7 @@ struct Cluster::Health {
   std::mutex mutex;
   Status failure;
   std::vector<Transport*> transports;
+  Heartbeat* heartbeat = nullptr;  // outlives the watch
 };
 
 namespace {
@@ -116,6 +123,8 @@ StatusOr<std::vector<Wanted>> WantedOnHost(const DiscoverOptions& options, const
   return std::vector<Wanted>(n, Wanted{"cpu"});
 }
 
+constexpr double kSlowCalls = 4;  // times the timeout, for calls that set up and compile
+
 }  // namespace
 
 // One slice of the host's processors for all VCUs of this process, made when an op first needs it.
@@ -136,8 +145,27 @@ class Cluster::HostSubstitutes {
   std::unique_ptr<Slice> slice_;
 };
 
+void Cluster::EndProcess(Health& health, const Status& why) {
+  OC_LOG_ERROR(why.message());
+  Heartbeat* heartbeat = nullptr;
+  {
+    std::lock_guard<std::mutex> lock(health.mutex);
+    heartbeat = health.heartbeat;
+  }
+  if (heartbeat != nullptr) heartbeat->Leave(why);
+  // A stuck thread may hold a stream's lock: then this ends the process, the hard way.
+  std::signal(SIGALRM, SIG_DFL);
+  alarm(2);
+  std::fflush(nullptr);
+  std::_Exit(1);
+}
+
 Cluster::~Cluster() {
   if (heartbeat_ != nullptr) heartbeat_->Stop();
+  // Watched: a device may hang in these as well.
+  vcus_.clear();
+  devices_.clear();
+  watch_ = nullptr;
 }
 
 std::vector<Vcu*> Cluster::local() const {
@@ -170,6 +198,14 @@ StatusOr<Cluster> Cluster::Discover(const DiscoverOptions& options) {
   OC_ASSIGN_OR_RETURN(const DeviceRegistry found_here, LeavesWithPlugins(options.config.plugins));
   const DeviceRegistry& registry = options.registry != nullptr ? *options.registry : found_here;
   Cluster cluster;
+  cluster.health_ = std::make_shared<Health>();
+  CallWatch::OnStuck on_stuck = options.on_stuck_call;
+  if (on_stuck == nullptr) {
+    on_stuck = [health = cluster.health_](const Status& why) { EndProcess(*health, why); };
+  }
+  cluster.watch_ = CallWatch::Start({.timeout_seconds = kDeviceShare * options.timeout_seconds,
+                                     .slow_seconds = kSlowCalls * options.timeout_seconds},
+                                    std::move(on_stuck));
   OC_ASSIGN_OR_RETURN(cluster.job_, OpenJob({}));
   Job& job = *cluster.job_;
   if (job.world_size() > 1) SetLogPrefix(absl::StrCat("rank ", job.rank()));
@@ -236,7 +272,8 @@ StatusOr<Cluster> Cluster::Discover(const DiscoverOptions& options) {
     if (&device != (*cpus)[0]) {
       host = [s = cluster.substitutes_] { return s->Get(); };
     }
-    std::unique_ptr<Slice> slice = WithSubstitutes(*std::move(made), std::move(host));
+    std::unique_ptr<Slice> slice =
+        WithSubstitutes(*std::move(made), std::move(host), options.timeout_seconds);
     mine.push_back({.name = absl::StrCat(wanted[i].device, ":", job.rank(), ".", mine.size()),
                     .device = wanted[i].device,
                     .kind = slice->kind(),
@@ -269,7 +306,6 @@ StatusOr<Cluster> Cluster::Discover(const DiscoverOptions& options) {
   int index = 0;
   for (int r = 0; r < job.rank(); ++r) index += per_process[r];
   OC_ASSIGN_OR_RETURN(auto transports, job.MakeTransports(per_process, options.timeout_seconds));
-  cluster.health_ = std::make_shared<Health>();
   for (size_t i = 0; i < slices.size(); ++i) {
     cluster.health_->transports.push_back(transports[i].get());
     cluster.vcus_.push_back(std::make_unique<Vcu>(index + static_cast<int>(i), std::move(slices[i]),
@@ -284,6 +320,8 @@ StatusOr<Cluster> Cluster::Discover(const DiscoverOptions& options) {
     };
     OC_ASSIGN_OR_RETURN(cluster.heartbeat_,
                         Heartbeat::Start(job, options.heartbeat, std::move(on_failure)));
+    std::lock_guard<std::mutex> lock(cluster.health_->mutex);
+    cluster.health_->heartbeat = cluster.heartbeat_.get();
   }
   OC_RETURN_IF_ERROR(cluster.spec_.Validate());
   return cluster;

@@ -11,6 +11,7 @@
 #include "openclaw/comm/heartbeat.h"
 #include "openclaw/comm/job.h"
 #include "openclaw/core/config.h"
+#include "openclaw/devices/call_watch.h"
 #include "openclaw/devices/device.h"
 #include "openclaw/devices/host/kernel.h"
 #include "openclaw/runtime/vcu.h"
@@ -24,8 +25,13 @@ struct DiscoverOptions {
   int vcus = 0;
   // The devices; null: the built-in leaves and config.plugins.
   const DeviceRegistry* registry = nullptr;
-  double timeout_seconds = 30;  // of exchanges with the other processes
+  double timeout_seconds = 30;  // of exchanges with the other processes, and of calls to devices
   HeartbeatOptions heartbeat;
+  // A call into a device's code did not return in time (CallWatch, devices/call_watch.h; setting up
+  // and compiling may take four times as long). Its thread cannot be ended: the default logs why,
+  // tells the other processes and ends this one with exit code 1. From a thread of its own, once
+  // for a call.
+  std::function<void(const Status& why)> on_stuck_call;
 };
 
 class Cluster {
@@ -58,6 +64,7 @@ class Cluster {
   struct Health;
   class HostSubstitutes;
   Cluster() = default;
+  [[noreturn]] static void EndProcess(Health& health, const Status& why);
 
   ClusterSpec spec_;
   std::unique_ptr<Job> job_;
@@ -65,12 +72,15 @@ class Cluster {
   std::shared_ptr<HostSubstitutes> substitutes_;  // outlives the VCUs
   std::vector<std::unique_ptr<Vcu>> vcus_;
   std::shared_ptr<Health> health_;
+  std::unique_ptr<CallWatch> watch_;  // its report tells the heartbeat, so it goes first
   std::unique_ptr<Heartbeat> heartbeat_;
 };
 
 // The leaves that were built in. `own`: kernels of the user's for the leaf cpu, asked before its
 // own: those of ops that only the user knows (examples/own_op.cc), or better ones.
 DeviceRegistry BuiltinLeaves(std::shared_ptr<const KernelRegistry> own = nullptr);
+// The libraries that they compute with, with versions: "oneDNN 3.1.0".
+std::vector<std::string> BuiltinLibraries();
 // The same, those of plugins, by file, and those of modules beside the library (a plugin of that
 // name stands before a module), which are opened when their devices are wanted. Errors of
 // LoadPlugin; kInvalidArgument where two plugins, or a plugin and a built-in leaf, have one name.

@@ -9,6 +9,7 @@
 
 #include "openclaw/comm/all_reduce.h"
 #include "openclaw/core/clock.h"
+#include "openclaw/devices/call_watch.h"
 
 namespace oc {
 namespace {
@@ -157,6 +158,7 @@ Status StepExecutor::Add(Vcu& vcu) {
 
 Status StepExecutor::PrepareSegments(VcuState& v) {
   for (const Segment& segment : v.program->segments) {
+    const CallPurpose purpose(v.program->name.c_str(), "prepare", segment.name.c_str(), kNone);
     std::vector<PreparedCall> calls;
     for (const Call& call : segment.calls) {
       std::unique_ptr<PreparedOp>& op = v.prepared[call.cost_key];
@@ -231,17 +233,19 @@ void StepExecutor::LaneLoop(VcuState& v, int lane) {
       for (int wait : v.program->commands[index].waits) Await(v.commands[wait].done, round);
       CommandState& state = v.commands[index];
       if (!failed()) {
+        const Command& command = v.program->commands[index];
+        const CallPurpose purpose(v.program->name.c_str(), Name(command.kind), command.name.c_str(),
+                                  command.micro_batch);
         state.begin_nanos = NowNanos();
         const Status status = RunCommand(v, lane, index);
         state.end_nanos = NowNanos();
         if (!status.ok()) {
-          const Command& c = v.program->commands[index];
-          Fail(Annotate(status,
-                        absl::StrCat("VCU ", v.program->name, ", ", Name(c.kind), " ", c.name,
-                                     c.micro_batch == kNone
-                                         ? ""
-                                         : absl::StrCat(" of micro-batch ", c.micro_batch))),
-               c.kind);
+          const std::string of = command.micro_batch == kNone
+                                     ? ""
+                                     : absl::StrCat(" of micro-batch ", command.micro_batch);
+          Fail(Annotate(status, absl::StrCat("VCU ", v.program->name, ", ", Name(command.kind), " ",
+                                             command.name, of)),
+               command.kind);
         }
       }
       state.done.store(round, std::memory_order_release);
@@ -306,7 +310,7 @@ Status StepExecutor::WriteBack(VcuState& v, int lane, const Range& range,
 
 Status StepExecutor::Synchronize(VcuState& v, int lane) {
   OC_RETURN_IF_ERROR(v.queues[lane]->Record(*v.events[lane]));
-  return v.events[lane]->Wait(options_.timeout_seconds);
+  return v.events[lane]->Wait(kDeviceShare * options_.timeout_seconds);
 }
 
 Status StepExecutor::RunCompute(VcuState& v, int lane, CommandState& state) {

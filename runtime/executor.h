@@ -29,6 +29,10 @@ class StepHost {
                           std::span<const std::byte> from) = 0;
 };
 
+// A device that does not answer gives up before the peers that wait for it: of their timeout it has
+// this share, so that the error names the device.
+inline constexpr double kDeviceShare = 0.8;
+
 struct ExecutorOptions {
   double timeout_seconds = 30;  // of every wait for a peer
   int64_t epoch = 0;            // of the groups; another for each executor that is alive at once

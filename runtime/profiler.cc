@@ -8,6 +8,7 @@
 #include "openclaw/core/clock.h"
 #include "openclaw/core/logging.h"
 #include "openclaw/core/rng.h"
+#include "openclaw/devices/call_watch.h"
 
 namespace oc {
 namespace {
@@ -64,10 +65,11 @@ int64_t TotalBytes(const Candidate& c) {
 }
 
 // Small floats of both signs; integers zero, which every op takes as an index or a label. Returns
-// when they are there.
+// when they are there. `values` is what they are copied from: after a timeout the copy may be
+// pending, so it must outlive the queue.
 Status Fill(Queue& queue, Event& event, const BufferRange& range, DType dtype,
-            double timeout_seconds) {
-  std::vector<std::byte> values(static_cast<size_t>(range.bytes));
+            double timeout_seconds, std::vector<std::byte>& values) {
+  values.assign(static_cast<size_t>(range.bytes), std::byte{0});
   const int64_t n = range.bytes * 8 / SizeInBits(dtype);
   const Philox rng(7);
   if (IsFloat(dtype)) {
@@ -160,12 +162,13 @@ StatusOr<CostTable> MeasureCosts(Slice& slice, const std::vector<CostRequest>& r
   OC_ASSIGN_OR_RETURN(
       auto buffer,
       slice.Allocate(std::max(largest + (int64_t{1} << 20), std::min(total, kRing)) + largest));
+  std::vector<std::byte> values;
   OC_ASSIGN_OR_RETURN(auto queue, slice.CreateQueue("profile"));
   OC_ASSIGN_OR_RETURN(auto event, slice.CreateEvent());
   Placer placer(*buffer);
   // The last round's data of the whole ring is what the next reads: fill once.
   OC_RETURN_IF_ERROR(Fill(*queue, *event, {buffer.get(), 0, buffer->bytes() / 64 * 64}, DType::kF32,
-                          options.timeout_seconds));
+                          options.timeout_seconds, values));
   const BufferRange* handed = nullptr;
   for (Candidate& c : candidates) {
     for (const TensorType& t : c.request->inputs) {
@@ -192,7 +195,8 @@ StatusOr<CostTable> MeasureCosts(Slice& slice, const std::vector<CostRequest>& r
       for (size_t i = 0; i < c.inputs.size(); ++i) {
         const DType dtype = c.request->inputs[i].dtype;
         if (IsFloat(dtype) && !(c.request->inputs[i].shape.rank() == 0)) continue;
-        OC_RETURN_IF_ERROR(Fill(*queue, *event, c.inputs[i], dtype, options.timeout_seconds));
+        OC_RETURN_IF_ERROR(
+            Fill(*queue, *event, c.inputs[i], dtype, options.timeout_seconds, values));
       }
       const double begin = NowSeconds();
       OC_RETURN_IF_ERROR(Annotate(queue->Enqueue(*c.op, c.inputs, c.outputs, c.workspace),
@@ -227,6 +231,8 @@ Status ProfileGraphs(Cluster& cluster, const Graph& graph, const Graph* update, 
     threads.emplace_back([&, i] {
       const std::string kind = cluster.spec().vcus[vcus[i]->index()].kind;
       Slice& slice = vcus[i]->slice();
+      const CallPurpose purpose(cluster.spec().vcus[vcus[i]->index()].name.c_str(), "profile", "",
+                                kNone);
       auto requests = ToMeasure(slice, graph, update, kind, table, options);
       found[i] = requests.ok() ? MeasureCosts(slice, *requests, options) : requests.status();
     });

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "openclaw/comm/transport.h"
 #include "openclaw/devices/device.h"
@@ -29,7 +30,9 @@ class Vcu {
   }
   // Host memory of a range; empty where the device has its own.
   std::span<std::byte> view(const Range& r) { return slice_->HostView(range(r)); }
-  // Copies between host memory and a range, whatever the device; blocks.
+  // Copies between host memory and a range, whatever the device; blocks. The caller's memory is not
+  // touched after the return, also where the device did not answer in time (kDeadlineExceeded after
+  // a minute; the VCU copies nothing from then on). One thread at a time.
   Status Write(const Range& to, std::span<const std::byte> from);
   Status Read(std::span<std::byte> to, const Range& from);
   // The highest byte touched in both arenas, added up; what was reserved where the device cannot
@@ -37,14 +40,18 @@ class Vcu {
   int64_t PeakBytes() const;
 
  private:
-  Status Synchronize();
+  // Copies `bytes` from or to staging_.
+  Status CopyStaged(const Range& range, size_t bytes, bool to_device);
 
   int index_;
   std::unique_ptr<Slice> slice_;
   std::unique_ptr<Transport> transport_;
   std::unique_ptr<Buffer> state_, step_;
-  std::unique_ptr<Queue> queue_;  // for Write and Read
+  // For Write and Read. The queue goes first: a copy that did not end in time ends with it.
+  std::vector<std::byte> staging_;
+  Status copy_failure_;  // the first
   std::unique_ptr<Event> event_;
+  std::unique_ptr<Queue> queue_;
 };
 
 }  // namespace oc

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "openclaw/devices/cpu/kernels.h"
+#include "openclaw/devices/cpu/onednn/shim.h"
 #include "openclaw/devices/cpu/topology.h"
 #include "openclaw/devices/host/host_device.h"
 
@@ -35,5 +36,7 @@ StatusOr<std::vector<std::unique_ptr<Device>>> DiscoverCpus(
   }
   return devices;
 }
+
+std::string CpuLibraries() { return absl::StrCat("oneDNN ", onednn::Version()); }
 
 }  // namespace oc

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "openclaw/devices/device.h"
 #include "openclaw/devices/host/kernel.h"
@@ -19,5 +20,8 @@ namespace oc {
 StatusOr<std::vector<std::unique_ptr<Device>>> DiscoverCpus(
     const std::shared_ptr<const KernelRegistry>& fallback,
     const std::shared_ptr<const KernelRegistry>& own = nullptr);
+
+// The libraries that the leaf computes with, as they were loaded: "oneDNN 3.1.0".
+std::string CpuLibraries();
 
 }  // namespace oc

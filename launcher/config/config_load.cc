@@ -17,8 +17,8 @@ using config::kMaxDouble;
 using config::kMaxInt;
 using config::ModelKey;
 using config::ModelKeys;
-using config::Section;
 using config::ReadDeviceOptions;
+using config::Section;
 using config::YamlEntry;
 using config::YamlValue;
 

@@ -163,6 +163,17 @@ run 0 plan.log "$ocl" plan gpt.yaml --profile slow.json
 check "plan --profile: its costs count" grep -Eq "predicted [0-9]{4,}[0-9.]* ms" plan.log
 refused plan.log "no profile nowhere.json" "$ocl" plan gpt.yaml --profile nowhere.json
 
+# doctor: the machine that all this runs on is well; what is asked for must be there.
+run 0 doctor.log "$ocl" doctor --json doctor.json
+check "doctor: the cpu trains" grep -Eq "^ok +cpu:0 .*trains mlp.*trains gpt" doctor.log
+check "doctor: the JSON file" grep -q '"ok": true' doctor.json
+refused doctor.log "faults were found" "$ocl" doctor --devices gpux
+check "doctor: names what is absent, and a remedy" grep -A1 -Eq "^fault +gpux" doctor.log
+run 0 parity.log "$ocl" doctor --parity --devices cpu reference --json parity.json
+check "doctor --parity: a table" grep -Eq "training of gpt +losses" parity.log
+check "doctor --parity: the JSON file" grep -q '"way": "backward"' parity.json
+refused parity.log "one kind of device" "$ocl" doctor --parity --devices cpu
+
 # Signals: the step is saved, the exit code tells. Resumed, the run is the one that was never
 # stopped, to the bit.
 wait_for_step() {  # STEP LOG PID

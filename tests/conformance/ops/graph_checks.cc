@@ -5,7 +5,7 @@
 #include "harness.h"
 #include "openclaw/graph/autodiff.h"
 
-namespace oc::conformance {
+namespace oc::parity {
 namespace {
 
 constexpr int64_t kProbes = 12;  // elements an input whose difference is taken
@@ -19,19 +19,14 @@ struct LossGraph {
   int value = kNone;
 };
 
-bool Wanted(const OpCase& c, const std::vector<Tensor>& inputs, size_t i) {
-  if (!IsFloat(inputs[i].dtype())) return false;
-  return c.gradient_inputs.empty() ||
-         std::count(c.gradient_inputs.begin(), c.gradient_inputs.end(), static_cast<int>(i)) != 0;
-}
-
 StatusOr<LossGraph> BuildLoss(const OpCase& c, const std::vector<Tensor>& inputs,
                               std::shared_ptr<const OpRegistry> ops) {
   GraphBuilder b("gradient", std::move(ops));
   std::vector<Val> vals;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    vals.push_back(Wanted(c, inputs, i) ? b.Parameter(InputName(i), inputs[i].type(), {})
-                                        : b.Data(InputName(i), inputs[i].type()));
+    vals.push_back(WantsGradient(c, inputs[i].dtype(), static_cast<int>(i))
+                       ? b.Parameter(InputName(i), inputs[i].type(), {})
+                       : b.Data(InputName(i), inputs[i].type()));
   }
   const std::vector<Val> outputs = b.OpN(c.op, vals, c.attrs);
   OC_RETURN_IF_ERROR(b.status());
@@ -109,29 +104,6 @@ StatusOr<std::string> Probe(const OpCase& c, const LossGraph& loss,
 
 }  // namespace
 
-StatusOr<std::vector<Tensor>> Evaluate(const Graph& graph,
-                                       const std::map<std::string, Tensor>& inputs,
-                                       const std::vector<int>& wanted, OpRunner& runner) {
-  std::vector<Tensor> values(graph.values.size());
-  for (const Value& v : graph.values) {
-    if (v.producer != kNone) continue;
-    auto it = inputs.find(v.name);
-    if (it == inputs.end()) return InvalidArgument("evaluate ", graph.name, ": no input ", v.name);
-    values[v.id] = it->second;
-  }
-  for (const Node& node : graph.nodes) {
-    std::vector<Tensor> in;
-    for (int v : node.inputs) in.push_back(values[v]);
-    auto out = runner.Run(node.def->name, node.attrs, in);
-    if (!out.ok())
-      return Annotate(out.status(), absl::StrCat("node ", node.id, " ", node.def->name));
-    for (size_t i = 0; i < node.outputs.size(); ++i) values[node.outputs[i]] = (*out)[i];
-  }
-  std::vector<Tensor> result;
-  for (int v : wanted) result.push_back(values[v]);
-  return result;
-}
-
 std::string GradientError(const OpCase& c, OpRunner& reference) {
   auto inputs = MakeInputs(c, DType::kF64, reference);
   if (!inputs.ok()) return inputs.status().ToString();
@@ -201,4 +173,4 @@ std::string DecompositionError(const OpCase& c, DType dtype, OpRunner& runner) {
   return "";
 }
 
-}  // namespace oc::conformance
+}  // namespace oc::parity

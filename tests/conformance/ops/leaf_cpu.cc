@@ -2,7 +2,7 @@
 #include "openclaw/devices/cpu/cpu.h"
 #include "openclaw/devices/export.h"
 
-namespace oc::conformance {
+namespace oc::parity {
 namespace {
 
 // Without reference kernels to fall back on: what the leaf lacks is counted.
@@ -12,4 +12,4 @@ StatusOr<std::vector<std::unique_ptr<Device>>> Discover() { return DiscoverCpus(
 
 std::vector<LeafUnderTest> LeavesUnderTest() { return {{ThroughTable<&Discover>("cpu"), {1, 2}}}; }
 
-}  // namespace oc::conformance
+}  // namespace oc::parity

@@ -3,7 +3,7 @@
 #include "leaves.h"
 #include "openclaw/devices/plugin.h"
 
-namespace oc::conformance {
+namespace oc::parity {
 
 // The module is opened as a cluster would open it. Where there is no driver nothing is under test.
 std::vector<LeafUnderTest> LeavesUnderTest() {
@@ -15,4 +15,4 @@ std::vector<LeafUnderTest> LeavesUnderTest() {
   return {{std::move(leaf).value(), {1}}};
 }
 
-}  // namespace oc::conformance
+}  // namespace oc::parity

@@ -2,10 +2,10 @@
 #include "openclaw/devices/export.h"
 #include "openclaw/devices/reference/reference.h"
 
-namespace oc::conformance {
+namespace oc::parity {
 
 std::vector<LeafUnderTest> LeavesUnderTest() {
   return {{ThroughTable<&DiscoverReference>("reference"), {1}}};
 }
 
-}  // namespace oc::conformance
+}  // namespace oc::parity

@@ -3,7 +3,7 @@
 #include "openclaw/devices/reference/reference.h"
 #include "openclaw/devices/sim/sim.h"
 
-namespace oc::conformance {
+namespace oc::parity {
 namespace {
 
 // The arithmetic is the reference device's: what is tested is all around it.
@@ -15,4 +15,4 @@ StatusOr<std::vector<std::unique_ptr<Device>>> Discover() {
 
 std::vector<LeafUnderTest> LeavesUnderTest() { return {{ThroughTable<&Discover>("sim"), {1}}}; }
 
-}  // namespace oc::conformance
+}  // namespace oc::parity

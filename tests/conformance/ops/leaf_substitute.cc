@@ -7,7 +7,7 @@
 #include "openclaw/devices/sim/sim.h"
 #include "openclaw/devices/substitute.h"
 
-namespace oc::conformance {
+namespace oc::parity {
 namespace {
 
 // All ops that have a decomposition, and those that run on the host for want of one.
@@ -56,4 +56,4 @@ StatusOr<std::vector<std::unique_ptr<Device>>> Discover() {
 
 std::vector<LeafUnderTest> LeavesUnderTest() { return {{{"substitute", &Discover}, {1}}}; }
 
-}  // namespace oc::conformance
+}  // namespace oc::parity

@@ -5,7 +5,7 @@
 
 #include "openclaw/devices/device.h"
 
-namespace oc::conformance {
+namespace oc::parity {
 
 struct LeafUnderTest {
   DeviceLeaf leaf;
@@ -14,4 +14,4 @@ struct LeafUnderTest {
 
 std::vector<LeafUnderTest> LeavesUnderTest();
 
-}  // namespace oc::conformance
+}  // namespace oc::parity

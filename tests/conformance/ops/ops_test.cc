@@ -7,12 +7,12 @@
 #include <map>
 #include <set>
 
-#include "cases.h"
+#include "harness.h"
 #include "leaves.h"
 #include "openclaw/devices/export.h"
 #include "openclaw/devices/reference/reference.h"
 
-namespace oc::conformance {
+namespace oc::parity {
 namespace {
 
 // A slice that ops run on.
@@ -168,10 +168,7 @@ class CaseRun {
   std::string Differences(const char* what, const std::vector<Tensor>& actual,
                           const std::vector<Tensor>& expected) {
     for (size_t i = 0; i < expected.size(); ++i) {
-      if (!c_.compare.empty() &&
-          std::count(c_.compare.begin(), c_.compare.end(), static_cast<int>(i)) == 0) {
-        continue;
-      }
+      if (!Compares(c_, static_cast<int>(i))) continue;
       const double tolerance = c_.tolerance * Tolerance(expected[i].dtype(), dtype_);
       const std::string difference = Difference(actual[i], expected[i], tolerance);
       if (!difference.empty()) return absl::StrCat(what, "output ", i, ": ", difference);
@@ -225,17 +222,13 @@ void RunCases(Target& target, OpRunner& reference, const std::vector<OpCase>& ca
 // Finite differences evaluate an op often, and its gradient rule is the same at any size.
 constexpr int64_t kLargestProbed = 4000;
 
-bool SmallEnough(const OpCase& c) {
-  int64_t elements = 0;
-  for (const Input& input : c.inputs) elements += input.shape.num_elements();
-  return elements <= kLargestProbed;
-}
-
 void RunGradients(OpRunner& reference, const std::vector<OpCase>& cases) {
   for (const OpCase& c : cases) {
     const OpDef* def = reference.ops().Find(c.op);
     const bool floats = std::count(c.dtypes.begin(), c.dtypes.end(), DType::kF64) != 0;
-    if (def->gradient == nullptr || !c.gradient || !floats || c.error || !SmallEnough(c)) continue;
+    if (def->gradient == nullptr || !c.gradient || !floats || c.error ||
+        NumElements(c) > kLargestProbed)
+      continue;
     EXPECT_EQ(GradientError(c, reference), "") << CaseName(c, DType::kF64);
   }
 }
@@ -306,9 +299,9 @@ int Main() {
 }
 
 }  // namespace
-}  // namespace oc::conformance
+}  // namespace oc::parity
 
 int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
-  return oc::conformance::Main();
+  return oc::parity::Main();
 }

@@ -1,8 +1,8 @@
+#include "openclaw/runtime/parity/op_runner.h"
+
 #include <cstring>
 
-#include "harness.h"
-
-namespace oc::conformance {
+namespace oc::parity {
 namespace {
 
 constexpr int64_t kGuard = 256;  // bytes around each operand that must stay as they are
@@ -92,7 +92,9 @@ StatusOr<std::vector<Tensor>> OpRunner::Run(const std::string& op, const Attribu
   };
   std::vector<Operand> operands;  // inputs, then the outputs that have memory of their own
   Operand workspace;
-  // Before the operands on the way out: what is enqueued uses them.
+  std::vector<std::vector<std::byte>> after;
+  std::vector<std::byte> scratch;
+  // Goes before all that what is enqueued uses, also after a timeout.
   OC_ASSIGN_OR_RETURN(std::unique_ptr<Queue> queue, slice_.CreateQueue("compute"));
   OC_ASSIGN_OR_RETURN(std::unique_ptr<Event> done, slice_.CreateEvent());
   std::vector<BufferRange> in, out;
@@ -130,7 +132,7 @@ StatusOr<std::vector<Tensor>> OpRunner::Run(const std::string& op, const Attribu
   OC_RETURN_IF_ERROR(queue->Enqueue(*prepared, in, out, workspace.range));
   OC_RETURN_IF_ERROR(Synchronize(*queue, *done));
 
-  std::vector<std::vector<std::byte>> after(operands.size());
+  after.resize(operands.size());
   for (size_t i = 0; i < operands.size(); ++i) {
     const bool is_input = i < inputs.size();
     OC_RETURN_IF_ERROR(CheckUntouched(
@@ -138,7 +140,6 @@ StatusOr<std::vector<Tensor>> OpRunner::Run(const std::string& op, const Attribu
         absl::StrCat(op, is_input ? " input " : " output ", is_input ? i : i - inputs.size()),
         &after[i]));
   }
-  std::vector<std::byte> scratch;
   OC_RETURN_IF_ERROR(
       CheckUntouched(*queue, *done, workspace, true, absl::StrCat(op, " workspace"), &scratch));
   for (size_t i = 0; i < request.outputs.size(); ++i) {
@@ -151,4 +152,30 @@ StatusOr<std::vector<Tensor>> OpRunner::Run(const std::string& op, const Attribu
   return results;
 }
 
-}  // namespace oc::conformance
+StatusOr<std::vector<Tensor>> Evaluate(const Graph& graph,
+                                       const std::map<std::string, Tensor>& inputs,
+                                       const std::vector<int>& wanted, OpRunner& runner,
+                                       std::map<std::string, std::string>* implementations) {
+  std::vector<Tensor> values(graph.values.size());
+  for (const Value& v : graph.values) {
+    if (v.producer != kNone) continue;
+    auto it = inputs.find(v.name);
+    if (it == inputs.end()) return InvalidArgument("evaluate ", graph.name, ": no input ", v.name);
+    values[v.id] = it->second;
+  }
+  for (const Node& node : graph.nodes) {
+    std::vector<Tensor> in;
+    for (int v : node.inputs) in.push_back(values[v]);
+    std::string implementation;
+    auto out = runner.Run(node.def->name, node.attrs, in, {}, &implementation);
+    if (!out.ok())
+      return Annotate(out.status(), absl::StrCat("node ", node.id, " ", node.def->name));
+    if (implementations != nullptr) (*implementations)[node.def->name] = implementation;
+    for (size_t i = 0; i < node.outputs.size(); ++i) values[node.outputs[i]] = (*out)[i];
+  }
+  std::vector<Tensor> result;
+  for (int v : wanted) result.push_back(values[v]);
+  return result;
+}
+
+}  // namespace oc::parity

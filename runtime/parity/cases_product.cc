@@ -1,6 +1,6 @@
-#include "cases.h"
+#include "openclaw/runtime/parity/cases.h"
 
-namespace oc::conformance {
+namespace oc::parity {
 namespace {
 
 // A matrix of the given shape, stored transposed or not.
@@ -78,4 +78,4 @@ std::vector<OpCase> ProductCases() {
   return cases;
 }
 
-}  // namespace oc::conformance
+}  // namespace oc::parity

@@ -1,6 +1,6 @@
-#include "cases.h"
+#include "openclaw/runtime/parity/cases.h"
 
-namespace oc::conformance {
+namespace oc::parity {
 
 std::vector<OpCase> AllCases() {
   std::vector<OpCase> all;
@@ -11,4 +11,4 @@ std::vector<OpCase> AllCases() {
   return all;
 }
 
-}  // namespace oc::conformance
+}  // namespace oc::parity

@@ -1,8 +1,8 @@
 #include <cmath>
 
-#include "cases.h"
+#include "openclaw/runtime/parity/cases.h"
 
-namespace oc::conformance {
+namespace oc::parity {
 namespace {
 
 // Empty, one, odd, beside vector widths, and large enough to be split among threads.
@@ -183,4 +183,4 @@ std::vector<OpCase> ElementwiseCases() {
   return cases;
 }
 
-}  // namespace oc::conformance
+}  // namespace oc::parity

@@ -1,7 +1,7 @@
 // Convolutions, pools and batch norm.
-#include "cases.h"
+#include "openclaw/runtime/parity/cases.h"
 
-namespace oc::conformance {
+namespace oc::parity {
 namespace {
 
 using Ints = std::vector<int64_t>;
@@ -201,4 +201,4 @@ std::vector<OpCase> ImageCases() {
   return cases;
 }
 
-}  // namespace oc::conformance
+}  // namespace oc::parity

@@ -1,9 +1,9 @@
 // The lists of cases, by family.
 #pragma once
 
-#include "harness.h"
+#include "openclaw/runtime/parity/op_case.h"
 
-namespace oc::conformance {
+namespace oc::parity {
 
 std::vector<OpCase> ElementwiseCases();
 std::vector<OpCase> ShapeCases();
@@ -16,4 +16,4 @@ std::vector<OpCase> SequenceCases();
 // All of them, in this order.
 std::vector<OpCase> AllCases();
 
-}  // namespace oc::conformance
+}  // namespace oc::parity

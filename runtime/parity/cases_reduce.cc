@@ -1,8 +1,8 @@
 #include <cmath>
 
-#include "cases.h"
+#include "openclaw/runtime/parity/cases.h"
 
-namespace oc::conformance {
+namespace oc::parity {
 namespace {
 
 using Ints = std::vector<int64_t>;
@@ -76,4 +76,4 @@ std::vector<OpCase> ReduceCases() {
   return cases;
 }
 
-}  // namespace oc::conformance
+}  // namespace oc::parity

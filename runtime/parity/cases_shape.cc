@@ -1,6 +1,6 @@
-#include "cases.h"
+#include "openclaw/runtime/parity/cases.h"
 
-namespace oc::conformance {
+namespace oc::parity {
 namespace {
 
 using Ints = std::vector<int64_t>;
@@ -115,4 +115,4 @@ std::vector<OpCase> ShapeCases() {
   return cases;
 }
 
-}  // namespace oc::conformance
+}  // namespace oc::parity

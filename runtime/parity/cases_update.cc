@@ -1,6 +1,6 @@
-#include "cases.h"
+#include "openclaw/runtime/parity/cases.h"
 
-namespace oc::conformance {
+namespace oc::parity {
 namespace {
 
 const std::vector<Shape> kShapes = {{0}, {1}, {7}, {33}, {3, 5}, {129, 517}};
@@ -109,4 +109,4 @@ std::vector<OpCase> UpdateCases() {
   return cases;
 }
 
-}  // namespace oc::conformance
+}  // namespace oc::parity
