@@ -66,12 +66,20 @@ int32_t Compare(const char* name, const aclTensor* self, const aclTensor* other,
       });
 }
 
+// op, aclnnAdd and its like: the scalar converts to the tensors' type, so none with a fraction's
+// type beside whole numbers.
+bool ScalarFits(const aclTensor* self, const aclScalar* scalar) {
+  return self == nullptr || scalar == nullptr || !IsWhole(self->dtype) ||
+         scalar->dtype == kAclInt64;
+}
+
 // With a number of the host. `f` gets elements of one type, doubles or whole.
 template <typename F>
 int32_t WithScalar(const char* name, const aclTensor* self, const aclScalar* other, aclTensor* out,
                    Types types, Types out_types, F f, uint64_t* size, aclOpExecutor** executor) {
   Operator op(name, size, executor);
   op.In(self, types).NotNull(other, "the scalar").Out(out, out_types).SameShape(self, out);
+  op.Require(ScalarFits(self, other), "a scalar of floats beside whole numbers");
   const aclScalar number = other == nullptr ? aclScalar{} : *other;
   return op.Done([f, number](const std::vector<View>& v) {
     const bool whole = IsWhole(v[0].dtype);
@@ -143,6 +151,9 @@ int32_t AddScaled(const char* name, const aclTensor* self, const aclTensor* othe
                   const aclScalar* alpha, double sign, aclTensor* out, uint64_t* size,
                   aclOpExecutor** executor) {
   if (alpha == nullptr) return Fail(kAclnnParamNullptr, std::string(name) + ": alpha is null");
+  if (!ScalarFits(self, alpha)) {
+    return Fail(kAclnnParamInvalid, std::string(name) + ": alpha of floats beside whole numbers");
+  }
   const double factor = sign * alpha->value;
   const int64_t whole = static_cast<int64_t>(sign) * alpha->integer;
   return Binary(
@@ -171,6 +182,7 @@ EMULATOR_EXPORT int32_t aclnnInplaceAddGetWorkspaceSize(aclTensor* self, const a
   Operator op("InplaceAdd", size, executor);
   op.In(self, kAllTypes).In(other, kAllTypes).NotNull(alpha, "alpha").SameType(self, other);
   op.Broadcast(self, {self, other});
+  op.Require(ScalarFits(self, alpha), "alpha of floats beside whole numbers");
   const double factor = alpha == nullptr ? 1 : alpha->value;
   return op.Done([factor](const std::vector<View>& v) {
     Walk<2>(v[0].dims, {&v[0], &v[1]}, [&](const At2& at) {
@@ -217,6 +229,9 @@ EMULATOR_EXPORT int32_t aclnnAddsGetWorkspaceSize(const aclTensor* self, const a
                                                   const aclScalar* alpha, aclTensor* out,
                                                   uint64_t* size, aclOpExecutor** executor) {
   if (alpha == nullptr) return Fail(kAclnnParamNullptr, "aclnnAdds: alpha is null");
+  if (!ScalarFits(self, alpha)) {
+    return Fail(kAclnnParamInvalid, "aclnnAdds: alpha of floats beside whole numbers");
+  }
   const double factor = alpha->value;
   const int64_t whole = alpha->integer;
   return WithScalar(
