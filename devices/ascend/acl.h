@@ -106,67 +106,67 @@ enum : int32_t { kHcclSum = 0, kHcclProduct = 1, kHcclMax = 2, kHcclMin = 3 };
 constexpr int64_t kHcclRootInfoBytes = 4108;
 
 // X(name, result, arguments...)
-#define OC_ASCEND_RUNTIME(X)                                                                     \
-  X(aclInit, int32_t, const char* config)                                                        \
-  X(aclGetRecentErrMsg, const char*)                                                             \
-  X(aclGetDeviceCapability, int32_t, uint32_t device, int32_t what, int64_t* value)              \
-  X(aclrtGetDeviceCount, int32_t, uint32_t* count)                                               \
-  X(aclrtGetSocName, const char*)                                                                \
-  X(aclrtSetDevice, int32_t, int32_t device)                                                     \
-  X(aclrtGetDevice, int32_t, int32_t* device)                                                    \
-  X(aclrtSetSysParamOpt, int32_t, int32_t option, int64_t value)                                 \
-  X(aclrtSynchronizeDeviceWithTimeout, int32_t, int32_t milliseconds)                            \
-  X(aclrtGetMemInfo, int32_t, int32_t attribute, size_t* free, size_t* total)                    \
-  X(aclrtMalloc, int32_t, void** address, size_t size, int32_t policy)                           \
-  X(aclrtFree, int32_t, void* address)                                                           \
-  X(aclrtMallocHost, int32_t, void** address, size_t size)                                       \
-  X(aclrtFreeHost, int32_t, void* address)                                                       \
-  X(aclrtMemset, int32_t, void* to, size_t most, int32_t value, size_t count)                    \
-  X(aclrtMemcpy, int32_t, void* to, size_t most, const void* from, size_t count, int32_t kind)   \
-  X(aclrtMemcpyAsync, int32_t, void* to, size_t most, const void* from, size_t count,            \
-    int32_t kind, void* stream)                                                                  \
-  X(aclrtCreateStream, int32_t, void** stream)                                                   \
-  X(aclrtDestroyStream, int32_t, void* stream)                                                   \
-  X(aclrtSynchronizeStreamWithTimeout, int32_t, void* stream, int32_t milliseconds)              \
-  X(aclrtCreateEventExWithFlag, int32_t, void** event, uint32_t flag)                            \
-  X(aclrtDestroyEvent, int32_t, void* event)                                                     \
-  X(aclrtRecordEvent, int32_t, void* event, void* stream)                                        \
-  X(aclrtStreamWaitEvent, int32_t, void* stream, void* event)                                    \
+#define OC_ASCEND_RUNTIME(X)                                                                   \
+  X(aclInit, int32_t, const char* config)                                                      \
+  X(aclGetRecentErrMsg, const char*)                                                           \
+  X(aclGetDeviceCapability, int32_t, uint32_t device, int32_t what, int64_t* value)            \
+  X(aclrtGetDeviceCount, int32_t, uint32_t* count)                                             \
+  X(aclrtGetSocName, const char*)                                                              \
+  X(aclrtSetDevice, int32_t, int32_t device)                                                   \
+  X(aclrtGetDevice, int32_t, int32_t* device)                                                  \
+  X(aclrtSetSysParamOpt, int32_t, int32_t option, int64_t value)                               \
+  X(aclrtSynchronizeDeviceWithTimeout, int32_t, int32_t milliseconds)                          \
+  X(aclrtGetMemInfo, int32_t, int32_t attribute, size_t* free, size_t* total)                  \
+  X(aclrtMalloc, int32_t, void** address, size_t size, int32_t policy)                         \
+  X(aclrtFree, int32_t, void* address)                                                         \
+  X(aclrtMallocHost, int32_t, void** address, size_t size)                                     \
+  X(aclrtFreeHost, int32_t, void* address)                                                     \
+  X(aclrtMemset, int32_t, void* to, size_t most, int32_t value, size_t count)                  \
+  X(aclrtMemcpy, int32_t, void* to, size_t most, const void* from, size_t count, int32_t kind) \
+  X(aclrtMemcpyAsync, int32_t, void* to, size_t most, const void* from, size_t count,          \
+    int32_t kind, void* stream)                                                                \
+  X(aclrtCreateStream, int32_t, void** stream)                                                 \
+  X(aclrtDestroyStream, int32_t, void* stream)                                                 \
+  X(aclrtSynchronizeStreamWithTimeout, int32_t, void* stream, int32_t milliseconds)            \
+  X(aclrtCreateEventExWithFlag, int32_t, void** event, uint32_t flag)                          \
+  X(aclrtDestroyEvent, int32_t, void* event)                                                   \
+  X(aclrtRecordEvent, int32_t, void* event, void* stream)                                      \
+  X(aclrtStreamWaitEvent, int32_t, void* stream, void* event)                                  \
   X(aclrtSynchronizeEventWithTimeout, int32_t, void* event, int32_t milliseconds)
 
-#define OC_ASCEND_OPERATOR_BASE(X)                                                               \
-  X(aclCreateTensor, aclTensor*, const int64_t* dims, uint64_t num_dims, int32_t dtype,          \
-    const int64_t* strides, int64_t offset, int32_t format, const int64_t* storage_dims,         \
-    uint64_t num_storage_dims, void* data)                                                       \
-  X(aclDestroyTensor, int32_t, const aclTensor* tensor)                                          \
-  X(aclCreateScalar, aclScalar*, void* value, int32_t dtype)                                     \
-  X(aclDestroyScalar, int32_t, const aclScalar* scalar)                                          \
-  X(aclCreateIntArray, aclIntArray*, const int64_t* values, uint64_t size)                       \
-  X(aclDestroyIntArray, int32_t, const aclIntArray* array)                                       \
-  X(aclCreateBoolArray, aclBoolArray*, const bool* values, uint64_t size)                        \
-  X(aclDestroyBoolArray, int32_t, const aclBoolArray* array)                                     \
-  X(aclSetAclOpExecutorRepeatable, int32_t, aclOpExecutor* executor)                             \
-  X(aclDestroyAclOpExecutor, int32_t, aclOpExecutor* executor)                                   \
-  X(aclSetTensorAddr, int32_t, aclOpExecutor* executor, size_t index, aclTensor* tensor,         \
+#define OC_ASCEND_OPERATOR_BASE(X)                                                       \
+  X(aclCreateTensor, aclTensor*, const int64_t* dims, uint64_t num_dims, int32_t dtype,  \
+    const int64_t* strides, int64_t offset, int32_t format, const int64_t* storage_dims, \
+    uint64_t num_storage_dims, void* data)                                               \
+  X(aclDestroyTensor, int32_t, const aclTensor* tensor)                                  \
+  X(aclCreateScalar, aclScalar*, void* value, int32_t dtype)                             \
+  X(aclDestroyScalar, int32_t, const aclScalar* scalar)                                  \
+  X(aclCreateIntArray, aclIntArray*, const int64_t* values, uint64_t size)               \
+  X(aclDestroyIntArray, int32_t, const aclIntArray* array)                               \
+  X(aclCreateBoolArray, aclBoolArray*, const bool* values, uint64_t size)                \
+  X(aclDestroyBoolArray, int32_t, const aclBoolArray* array)                             \
+  X(aclSetAclOpExecutorRepeatable, int32_t, aclOpExecutor* executor)                     \
+  X(aclDestroyAclOpExecutor, int32_t, aclOpExecutor* executor)                           \
+  X(aclSetTensorAddr, int32_t, aclOpExecutor* executor, size_t index, aclTensor* tensor, \
     void* address)
 
-#define OC_ASCEND_COLLECTIVES(X)                                                                 \
-  X(HcclGetRootInfo, int32_t, HcclRootInfoDef* info)                                             \
-  X(HcclCommInitRootInfo, int32_t, uint32_t ranks, const HcclRootInfoDef* info, uint32_t rank,   \
-    void** comm)                                                                                 \
-  X(HcclCommDestroy, int32_t, void* comm)                                                        \
-  X(HcclGetCommAsyncError, int32_t, void* comm, int32_t* error)                                  \
-  X(HcclAllReduce, int32_t, void* from, void* to, uint64_t count, int32_t dtype, int32_t op,     \
-    void* comm, void* stream)                                                                    \
-  X(HcclAllGather, int32_t, void* from, void* to, uint64_t count, int32_t dtype, void* comm,     \
-    void* stream)                                                                                \
-  X(HcclReduceScatter, int32_t, void* from, void* to, uint64_t count, int32_t dtype, int32_t op, \
-    void* comm, void* stream)                                                                    \
-  X(HcclBroadcast, int32_t, void* data, uint64_t count, int32_t dtype, uint32_t root, void* comm,\
-    void* stream)                                                                                \
-  X(HcclSend, int32_t, void* from, uint64_t count, int32_t dtype, uint32_t peer, void* comm,     \
-    void* stream)                                                                                \
-  X(HcclRecv, int32_t, void* to, uint64_t count, int32_t dtype, uint32_t peer, void* comm,       \
+#define OC_ASCEND_COLLECTIVES(X)                                                                  \
+  X(HcclGetRootInfo, int32_t, HcclRootInfoDef* info)                                              \
+  X(HcclCommInitRootInfo, int32_t, uint32_t ranks, const HcclRootInfoDef* info, uint32_t rank,    \
+    void** comm)                                                                                  \
+  X(HcclCommDestroy, int32_t, void* comm)                                                         \
+  X(HcclGetCommAsyncError, int32_t, void* comm, int32_t* error)                                   \
+  X(HcclAllReduce, int32_t, void* from, void* to, uint64_t count, int32_t dtype, int32_t op,      \
+    void* comm, void* stream)                                                                     \
+  X(HcclAllGather, int32_t, void* from, void* to, uint64_t count, int32_t dtype, void* comm,      \
+    void* stream)                                                                                 \
+  X(HcclReduceScatter, int32_t, void* from, void* to, uint64_t count, int32_t dtype, int32_t op,  \
+    void* comm, void* stream)                                                                     \
+  X(HcclBroadcast, int32_t, void* data, uint64_t count, int32_t dtype, uint32_t root, void* comm, \
+    void* stream)                                                                                 \
+  X(HcclSend, int32_t, void* from, uint64_t count, int32_t dtype, uint32_t peer, void* comm,      \
+    void* stream)                                                                                 \
+  X(HcclRecv, int32_t, void* to, uint64_t count, int32_t dtype, uint32_t peer, void* comm,        \
     void* stream)
 
 // The operators: X(Name, arguments...) is
@@ -184,64 +184,64 @@ constexpr int64_t kHcclRootInfoBytes = 4108;
   X(Reciprocal, const aclTensor* self, aclTensor* out) \
   X(Cast, const aclTensor* self, int32_t dtype, aclTensor* out)
 
-#define OC_ASCEND_BINARY_OPERATORS(X)                                                              \
-  X(Add, const aclTensor* self, const aclTensor* other, const aclScalar* alpha, aclTensor* out)    \
-  X(Sub, const aclTensor* self, const aclTensor* other, const aclScalar* alpha, aclTensor* out)    \
-  X(Mul, const aclTensor* self, const aclTensor* other, aclTensor* out)                            \
-  X(Div, const aclTensor* self, const aclTensor* other, aclTensor* out)                            \
-  X(Maximum, const aclTensor* self, const aclTensor* other, aclTensor* out)                        \
-  X(EqTensor, const aclTensor* self, const aclTensor* other, aclTensor* out)                       \
-  X(LtTensor, const aclTensor* self, const aclTensor* other, aclTensor* out)                       \
-  X(GtTensor, const aclTensor* self, const aclTensor* other, aclTensor* out)                       \
-  X(LogicalAnd, const aclTensor* self, const aclTensor* other, aclTensor* out)                     \
-  X(LogicalOr, const aclTensor* self, const aclTensor* other, aclTensor* out)                      \
-  X(BitwiseXorTensor, const aclTensor* self, const aclTensor* other, aclTensor* out)               \
-  X(RightShift, const aclTensor* input, const aclTensor* bits, aclTensor* out)                     \
-  X(Adds, const aclTensor* self, const aclScalar* other, const aclScalar* alpha, aclTensor* out)   \
-  X(Muls, const aclTensor* self, const aclScalar* other, aclTensor* out)                           \
-  X(NeScalar, const aclTensor* self, const aclScalar* other, aclTensor* out)                       \
-  X(LtScalar, const aclTensor* self, const aclScalar* other, aclTensor* out)                       \
-  X(GeScalar, const aclTensor* self, const aclScalar* other, aclTensor* out)                       \
-  X(BitwiseAndScalar, const aclTensor* self, const aclScalar* other, aclTensor* out)               \
-  X(ClampMax, const aclTensor* self, const aclScalar* most, aclTensor* out)                        \
-  X(SWhere, const aclTensor* condition, const aclTensor* self, const aclTensor* other,             \
-    aclTensor* out)                                                                                \
+#define OC_ASCEND_BINARY_OPERATORS(X)                                                            \
+  X(Add, const aclTensor* self, const aclTensor* other, const aclScalar* alpha, aclTensor* out)  \
+  X(Sub, const aclTensor* self, const aclTensor* other, const aclScalar* alpha, aclTensor* out)  \
+  X(Mul, const aclTensor* self, const aclTensor* other, aclTensor* out)                          \
+  X(Div, const aclTensor* self, const aclTensor* other, aclTensor* out)                          \
+  X(Maximum, const aclTensor* self, const aclTensor* other, aclTensor* out)                      \
+  X(EqTensor, const aclTensor* self, const aclTensor* other, aclTensor* out)                     \
+  X(LtTensor, const aclTensor* self, const aclTensor* other, aclTensor* out)                     \
+  X(GtTensor, const aclTensor* self, const aclTensor* other, aclTensor* out)                     \
+  X(LogicalAnd, const aclTensor* self, const aclTensor* other, aclTensor* out)                   \
+  X(LogicalOr, const aclTensor* self, const aclTensor* other, aclTensor* out)                    \
+  X(BitwiseXorTensor, const aclTensor* self, const aclTensor* other, aclTensor* out)             \
+  X(RightShift, const aclTensor* input, const aclTensor* bits, aclTensor* out)                   \
+  X(Adds, const aclTensor* self, const aclScalar* other, const aclScalar* alpha, aclTensor* out) \
+  X(Muls, const aclTensor* self, const aclScalar* other, aclTensor* out)                         \
+  X(NeScalar, const aclTensor* self, const aclScalar* other, aclTensor* out)                     \
+  X(LtScalar, const aclTensor* self, const aclScalar* other, aclTensor* out)                     \
+  X(GeScalar, const aclTensor* self, const aclScalar* other, aclTensor* out)                     \
+  X(BitwiseAndScalar, const aclTensor* self, const aclScalar* other, aclTensor* out)             \
+  X(ClampMax, const aclTensor* self, const aclScalar* most, aclTensor* out)                      \
+  X(SWhere, const aclTensor* condition, const aclTensor* self, const aclTensor* other,           \
+    aclTensor* out)                                                                              \
   X(InplaceAdd, aclTensor* self, const aclTensor* other, const aclScalar* alpha)
 
-#define OC_ASCEND_GRADIENT_OPERATORS(X)                                                            \
-  X(ThresholdBackward, const aclTensor* gradient, const aclTensor* self,                           \
-    const aclScalar* threshold, aclTensor* out)                                                    \
-  X(TanhBackward, const aclTensor* gradient, const aclTensor* output, aclTensor* out)              \
-  X(SigmoidBackward, const aclTensor* gradient, const aclTensor* output, aclTensor* out)           \
-  X(SiluBackward, const aclTensor* gradient, const aclTensor* self, aclTensor* out)                \
-  X(GeluV2, const aclTensor* x, int64_t approximate, aclTensor* y)                                 \
-  X(GeluBackwardV2, const aclTensor* gradient, const aclTensor* self, char* approximate,           \
-    aclTensor* out)                                                                                \
-  X(SoftmaxBackward, const aclTensor* gradient, const aclTensor* output, int64_t dim,              \
+#define OC_ASCEND_GRADIENT_OPERATORS(X)                                                  \
+  X(ThresholdBackward, const aclTensor* gradient, const aclTensor* self,                 \
+    const aclScalar* threshold, aclTensor* out)                                          \
+  X(TanhBackward, const aclTensor* gradient, const aclTensor* output, aclTensor* out)    \
+  X(SigmoidBackward, const aclTensor* gradient, const aclTensor* output, aclTensor* out) \
+  X(SiluBackward, const aclTensor* gradient, const aclTensor* self, aclTensor* out)      \
+  X(GeluV2, const aclTensor* x, int64_t approximate, aclTensor* y)                       \
+  X(GeluBackwardV2, const aclTensor* gradient, const aclTensor* self, char* approximate, \
+    aclTensor* out)                                                                      \
+  X(SoftmaxBackward, const aclTensor* gradient, const aclTensor* output, int64_t dim,    \
     aclTensor* out)
 
-#define OC_ASCEND_MOVEMENT_OPERATORS(X)                                                            \
-  X(InplaceCopy, aclTensor* self, const aclTensor* from)                                           \
-  X(InplaceZero, aclTensor* self)                                                                  \
-  X(InplaceFillScalar, aclTensor* self, const aclScalar* value)                                    \
-  X(InplaceMaskedFillScalar, aclTensor* self, const aclTensor* mask, const aclScalar* value)       \
-  X(Gather, const aclTensor* self, int64_t dim, const aclTensor* index, aclTensor* out)            \
-  X(Embedding, const aclTensor* weight, const aclTensor* indices, aclTensor* out)                  \
-  X(EmbeddingDenseBackward, const aclTensor* gradient, const aclTensor* indices,                   \
+#define OC_ASCEND_MOVEMENT_OPERATORS(X)                                                      \
+  X(InplaceCopy, aclTensor* self, const aclTensor* from)                                     \
+  X(InplaceZero, aclTensor* self)                                                            \
+  X(InplaceFillScalar, aclTensor* self, const aclScalar* value)                              \
+  X(InplaceMaskedFillScalar, aclTensor* self, const aclTensor* mask, const aclScalar* value) \
+  X(Gather, const aclTensor* self, int64_t dim, const aclTensor* index, aclTensor* out)      \
+  X(Embedding, const aclTensor* weight, const aclTensor* indices, aclTensor* out)            \
+  X(EmbeddingDenseBackward, const aclTensor* gradient, const aclTensor* indices,             \
     uint64_t num_weights, uint64_t padding_index, bool scale_by_frequency, aclTensor* out)
 
-#define OC_ASCEND_REDUCTION_OPERATORS(X)                                                           \
-  X(ReduceSum, const aclTensor* self, const aclIntArray* dims, bool keep_dims, int32_t dtype,      \
-    aclTensor* out)                                                                                \
-  X(Amax, const aclTensor* self, const aclIntArray* dims, bool keep_dims, aclTensor* out)          \
-  X(ArgMax, const aclTensor* self, int64_t dim, bool keep_dims, aclTensor* out)                    \
-  X(Softmax, const aclTensor* self, int64_t dim, aclTensor* out)                                   \
-  X(Matmul, const aclTensor* self, const aclTensor* other, aclTensor* out, int8_t cube_math)       \
-  X(LayerNorm, const aclTensor* input, const aclIntArray* shape, const aclTensor* weight,          \
-    const aclTensor* bias, double eps, aclTensor* out, aclTensor* mean, aclTensor* rstd)           \
-  X(LayerNormBackward, const aclTensor* gradient, const aclTensor* input,                          \
-    const aclIntArray* shape, const aclTensor* mean, const aclTensor* rstd,                        \
-    const aclTensor* weight, const aclTensor* bias, const aclBoolArray* wanted,                    \
+#define OC_ASCEND_REDUCTION_OPERATORS(X)                                                      \
+  X(ReduceSum, const aclTensor* self, const aclIntArray* dims, bool keep_dims, int32_t dtype, \
+    aclTensor* out)                                                                           \
+  X(Amax, const aclTensor* self, const aclIntArray* dims, bool keep_dims, aclTensor* out)     \
+  X(ArgMax, const aclTensor* self, int64_t dim, bool keep_dims, aclTensor* out)               \
+  X(Softmax, const aclTensor* self, int64_t dim, aclTensor* out)                              \
+  X(Matmul, const aclTensor* self, const aclTensor* other, aclTensor* out, int8_t cube_math)  \
+  X(LayerNorm, const aclTensor* input, const aclIntArray* shape, const aclTensor* weight,     \
+    const aclTensor* bias, double eps, aclTensor* out, aclTensor* mean, aclTensor* rstd)      \
+  X(LayerNormBackward, const aclTensor* gradient, const aclTensor* input,                     \
+    const aclIntArray* shape, const aclTensor* mean, const aclTensor* rstd,                   \
+    const aclTensor* weight, const aclTensor* bias, const aclBoolArray* wanted,               \
     aclTensor* input_gradient, aclTensor* weight_gradient, aclTensor* bias_gradient)
 
 #define OC_ASCEND_OPERATORS(X)    \

@@ -35,9 +35,7 @@ struct Heads {
   View Values(const View& qkv) const { return In(qkv, layout.packed(), layout.Value(0), 1); }
   View Outputs(const View& y) const { return In(y, layout.heads * layout.width, 0, sharing); }
 
-  std::vector<int64_t> ScoreDims() const {
-    return {batch, layout.kv_heads, sharing, time, time};
-  }
+  std::vector<int64_t> ScoreDims() const { return {batch, layout.kv_heads, sharing, time, time}; }
   std::vector<int64_t> QueryDims() const {
     return {batch, layout.kv_heads, sharing, time, layout.width};
   }

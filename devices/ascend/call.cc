@@ -187,12 +187,12 @@ constexpr size_t CountOf(R (*)(A...)) {
 int32_t ReadyCall::Dispatch(const std::vector<Value>& values, Phase* phase) const {
   void* const function = api_.sizes[static_cast<int>(step_.op)];
   switch (step_.op) {
-#define OC_ASCEND_CASE_(name, ...)                                                           \
-  case Operator::k##name: {                                                                   \
-    auto* f = reinterpret_cast<SizeFunction_##name*>(function);                               \
-    constexpr size_t kArgs = CountOf(static_cast<SizeFunction_##name*>(nullptr)) - 2;         \
-    OC_CHECK(values.size() == kArgs, #name);                                                  \
-    return Invoke(f, values, phase, std::make_index_sequence<kArgs>());                       \
+#define OC_ASCEND_CASE_(name, ...)                                                    \
+  case Operator::k##name: {                                                           \
+    auto* f = reinterpret_cast<SizeFunction_##name*>(function);                       \
+    constexpr size_t kArgs = CountOf(static_cast<SizeFunction_##name*>(nullptr)) - 2; \
+    OC_CHECK(values.size() == kArgs, #name);                                          \
+    return Invoke(f, values, phase, std::make_index_sequence<kArgs>());               \
   }
     OC_ASCEND_OPERATORS(OC_ASCEND_CASE_)
 #undef OC_ASCEND_CASE_
@@ -220,10 +220,9 @@ Status ReadyCall::Launch(std::span<char* const> addresses, void* workspace, void
         api_.ToStatus(api_.aclSetTensorAddr(executor_, tensor_index_[i], tensors_[i], addresses[i]),
                       "aclSetTensorAddr", where_));
   }
-  return api_.ToStatus(
-      api_.launches[static_cast<int>(step_.op)](
-          workspace, static_cast<uint64_t>(workspace_bytes_), executor_, stream),
-      NameOf(step_.op), where_);
+  return api_.ToStatus(api_.launches[static_cast<int>(step_.op)](
+                           workspace, static_cast<uint64_t>(workspace_bytes_), executor_, stream),
+                       NameOf(step_.op), where_);
 }
 
 Status ReadyCall::LaunchOnce(std::span<char* const> addresses, void* workspace, void* stream) {
@@ -235,9 +234,9 @@ Status ReadyCall::LaunchOnce(std::span<char* const> addresses, void* workspace, 
                       workspace_bytes_, " (", where_, ")");
     api_.aclDestroyAclOpExecutor(phase->executor);
   } else if (status.ok()) {
-    status = api_.ToStatus(api_.launches[static_cast<int>(step_.op)](workspace, phase->size,
-                                                                     phase->executor, stream),
-                           NameOf(step_.op), where_);
+    status = api_.ToStatus(
+        api_.launches[static_cast<int>(step_.op)](workspace, phase->size, phase->executor, stream),
+        NameOf(step_.op), where_);
   }
   Destroy(tensors);
   return status;

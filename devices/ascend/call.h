@@ -66,7 +66,7 @@ class ReadyCall {
   std::vector<size_t> tensor_args_;   // which arguments are tensors; index: of all tensor arguments
   std::vector<size_t> tensor_index_;  // of each view, among all tensors, absent ones too
   std::vector<Value> values_;
-  std::vector<aclTensor*> tensors_;   // of the executor that is repeated
+  std::vector<aclTensor*> tensors_;    // of the executor that is repeated
   aclOpExecutor* executor_ = nullptr;  // null: each launch makes its own
   int64_t workspace_bytes_ = 0;
 };

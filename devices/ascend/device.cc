@@ -47,17 +47,18 @@ class AscendDevice : public Device {
 };
 
 StatusOr<DeviceInfo> InfoOf(const Api& api, int index) {
-  DeviceInfo info{
-      .name = absl::StrCat("ascend:", index), .leaf = "ascend", .model = ModelOf(api.aclrtGetSocName())};
+  DeviceInfo info{.name = absl::StrCat("ascend:", index),
+                  .leaf = "ascend",
+                  .model = ModelOf(api.aclrtGetSocName())};
   OC_RETURN_IF_ERROR(api.UseDevice(index));
   int64_t cores = 0;
-  OC_RETURN_IF_ERROR(api.ToStatus(
-      api.aclGetDeviceCapability(static_cast<uint32_t>(index), kInfoAiCores, &cores),
-      "aclGetDeviceCapability", info.name));
+  OC_RETURN_IF_ERROR(
+      api.ToStatus(api.aclGetDeviceCapability(static_cast<uint32_t>(index), kInfoAiCores, &cores),
+                   "aclGetDeviceCapability", info.name));
   info.threads = std::max(1, static_cast<int>(cores));
   size_t free = 0, total = 0;
-  OC_RETURN_IF_ERROR(api.ToStatus(api.aclrtGetMemInfo(kHbmMemory, &free, &total),
-                                  "aclrtGetMemInfo", info.name));
+  OC_RETURN_IF_ERROR(
+      api.ToStatus(api.aclrtGetMemInfo(kHbmMemory, &free, &total), "aclrtGetMemInfo", info.name));
   info.memory_bytes = static_cast<int64_t>(total);
   return info;
 }
@@ -67,8 +68,8 @@ StatusOr<DeviceInfo> InfoOf(const Api& api, int index) {
 StatusOr<std::vector<std::unique_ptr<Device>>> Discover() {
   OC_ASSIGN_OR_RETURN(const std::shared_ptr<const Api> api, Api::Load());
   uint32_t count = 0;
-  OC_RETURN_IF_ERROR(api->ToStatus(api->aclrtGetDeviceCount(&count), "aclrtGetDeviceCount",
-                                   "ascend"));
+  OC_RETURN_IF_ERROR(
+      api->ToStatus(api->aclrtGetDeviceCount(&count), "aclrtGetDeviceCount", "ascend"));
   if (count == 0) {
     return FailedPrecondition("ascend: no device: npu-smi info lists what the driver sees");
   }

@@ -156,8 +156,8 @@ Status Dropout(const OpRequest& r, Plan& plan) {
   const View numbers = plan.In(1);
   const View seed = numbers.Sliced(0, 0, 1), first = numbers.Sliced(0, 2, 1);
   const View stream = plan.Reserve(DType::kI64, {1});
-  plan.Call(Operator::kMuls, {numbers.Sliced(0, 1, 1),
-                              Whole{static_cast<int64_t>(0x9E3779B97F4A7C15u)}, stream});
+  plan.Call(Operator::kMuls,
+            {numbers.Sliced(0, 1, 1), Whole{static_cast<int64_t>(0x9E3779B97F4A7C15u)}, stream});
   plan.Call(Operator::kBitwiseXorTensor,
             {stream, plan.Constant(std::vector<int64_t>{r.attrs.Int("stream")}, {1}), stream});
   const int64_t sample = n / r.inputs[0].shape[0].size();

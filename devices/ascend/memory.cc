@@ -19,8 +19,7 @@ StatusOr<std::unique_ptr<DeviceMemory>> DeviceMemory::Create(std::shared_ptr<con
   void* data = nullptr;
   OC_RETURN_IF_ERROR(
       api->ToStatus(api->aclrtMalloc(&data, capacity, kMallocHugeFirst), "aclrtMalloc", where));
-  std::unique_ptr<DeviceMemory> memory(
-      new DeviceMemory(api, device, static_cast<char*>(data)));
+  std::unique_ptr<DeviceMemory> memory(new DeviceMemory(api, device, static_cast<char*>(data)));
   OC_RETURN_IF_ERROR(
       api->ToStatus(api->aclrtMemset(data, capacity, 0, capacity), "aclrtMemset", where));
   return memory;

@@ -24,8 +24,7 @@ Status Copy(const OpRequest&, Plan& plan) {
 Status Slice(const OpRequest& r, Plan& plan) {
   const int axis = Axis(r);
   const View y = plan.Out(0);
-  plan.Copy(
-      plan.In(0).Sliced(axis, r.attrs.Int("begin"), y.dims[static_cast<size_t>(axis)]), y);
+  plan.Copy(plan.In(0).Sliced(axis, r.attrs.Int("begin"), y.dims[static_cast<size_t>(axis)]), y);
   return OkStatus();
 }
 

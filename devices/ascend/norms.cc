@@ -18,9 +18,9 @@ Status LayerNorm(const OpRequest& r, Plan& plan) {
   const int64_t columns = x.dims[1];
   const View gamma = r.inputs.size() > 1 ? plan.InF32(1) : Filled(plan, columns, 1);
   const View beta = r.inputs.size() > 2 ? plan.InF32(2) : Filled(plan, columns, 0);
-  plan.Call(Operator::kLayerNorm, {x, Ints{{columns}}, gamma, beta, Real{Eps(r)},
-                                   AsRows(plan.OutF32(0)), Column(plan.Out(1)),
-                                   Column(plan.Out(2))});
+  plan.Call(Operator::kLayerNorm,
+            {x, Ints{{columns}}, gamma, beta, Real{Eps(r)}, AsRows(plan.OutF32(0)),
+             Column(plan.Out(1)), Column(plan.Out(2))});
   return OkStatus();
 }
 
@@ -68,6 +68,8 @@ Status RmsNorm(const OpRequest& r, Plan& plan) {
 // With g = dy * gamma and xhat = x * rstd: dx = rstd * (g - xhat * mean(g * xhat)).
 Status RmsNormGradInput(const OpRequest&, Plan& plan) {
   const View dy = AsRows(plan.InF32(0)), x = AsRows(plan.InF32(1)), rstd = Column(plan.InF32(3));
+  // What is left of g is eps's part of it, far below its rounding.
+  if (x.dims[1] == 1) return Unimplemented("no kernel for rows of one element");
   const View g = plan.Reserve(DType::kF32, x.dims), xhat = plan.Reserve(DType::kF32, x.dims);
   const View product = plan.Reserve(DType::kF32, x.dims);
   const View mean = plan.Reserve(DType::kF32, rstd.dims);

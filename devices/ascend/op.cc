@@ -7,8 +7,7 @@
 namespace oc::ascend {
 
 StatusOr<std::unique_ptr<PreparedOp>> AscendOp::Create(const AscendSlice& slice,
-                                                       const OpRequest& request,
-                                                       const Plan& plan) {
+                                                       const OpRequest& request, const Plan& plan) {
   OC_RETURN_IF_ERROR(slice.UseDevice());
   std::unique_ptr<AscendOp> op(new AscendOp);
   op->where_ = absl::StrCat("op ", ToString(request), " on ", slice.where());
@@ -24,17 +23,16 @@ StatusOr<std::unique_ptr<PreparedOp>> AscendOp::Create(const AscendSlice& slice,
   op->workspace_bytes_ = op->scratch_ + (scratch_bytes + 63) / 64 * 64;
   if (const auto& constants = plan.constants(); !constants.empty()) {
     const auto bytes = static_cast<int64_t>(constants.size());
-    OC_ASSIGN_OR_RETURN(
-        op->constants_,
-        DeviceMemory::Create(slice.shared_api(), slice.device(), bytes, op->where_));
+    OC_ASSIGN_OR_RETURN(op->constants_, DeviceMemory::Create(slice.shared_api(), slice.device(),
+                                                             bytes, op->where_));
     OC_RETURN_IF_ERROR(slice.api().ToStatus(
         slice.api().aclrtMemcpy(op->constants_->data(), constants.size(), constants.data(),
                                 constants.size(), kMemcpyHostToDevice),
         "aclrtMemcpy", op->where_));
   }
   for (const Check& c : plan.checks()) {
-    op->checks_.emplace_back(c.place.offset, std::make_shared<DataCheck>(DataCheck{
-                                                 request.def->name, c.what, c.range}));
+    op->checks_.emplace_back(
+        c.place.offset, std::make_shared<DataCheck>(DataCheck{request.def->name, c.what, c.range}));
   }
   return std::unique_ptr<PreparedOp>(std::move(op));
 }

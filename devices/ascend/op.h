@@ -11,7 +11,7 @@ class AscendOp : public PreparedOp {
   // One run: the memory of the operands, and a stream of the slice's device, which is the calling
   // thread's.
   struct Call {
-    std::span<char* const> inputs, outputs;
+    std::span<char*const> inputs, outputs;
     char* workspace = nullptr;
     Stream stream = nullptr;
   };

@@ -84,9 +84,7 @@ View Plan::Of(Place::Kind kind, int i, const TensorType& type) const {
   return Dense({kind, i, 0}, type.dtype, std::move(dims));
 }
 
-View Plan::In(int i) const {
-  return Of(Place::kInput, i, request_.inputs[static_cast<size_t>(i)]);
-}
+View Plan::In(int i) const { return Of(Place::kInput, i, request_.inputs[static_cast<size_t>(i)]); }
 View Plan::Out(int i) const {
   return Of(Place::kOutput, i, request_.outputs[static_cast<size_t>(i)]);
 }
@@ -156,9 +154,7 @@ void Plan::Add(const View& a, const View& b, const View& out, double factor) {
   if (IsFloat(a.dtype)) return Call(Operator::kAdd, {a, b, Number{factor}, out});
   Call(Operator::kAdd, {a, b, Whole{static_cast<int64_t>(factor)}, out});
 }
-void Plan::Mul(const View& a, const View& b, const View& out) {
-  Call(Operator::kMul, {a, b, out});
-}
+void Plan::Mul(const View& a, const View& b, const View& out) { Call(Operator::kMul, {a, b, out}); }
 void Plan::Scale(const View& a, double factor, const View& out) {
   Call(Operator::kMuls, {a, Number{factor}, out});
 }

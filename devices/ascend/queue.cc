@@ -134,8 +134,8 @@ AscendQueue::~AscendQueue() {
   if (thread_.joinable()) thread_.join();
   if (stream_ == nullptr || !slice_.UseDevice().ok()) return;
   (void)slice_.api().aclrtSynchronizeStreamWithTimeout(stream_, kLastWaits * kPatienceMs);
-  const Status status = slice_.api().ToStatus(slice_.api().aclrtDestroyStream(stream_),
-                                              "aclrtDestroyStream", where_);
+  const Status status =
+      slice_.api().ToStatus(slice_.api().aclrtDestroyStream(stream_), "aclrtDestroyStream", where_);
   if (!status.ok()) OC_LOG_WARNING(status.message());
 }
 
@@ -165,8 +165,8 @@ Status AscendQueue::CopyAsync(char* to, const char* from, int64_t bytes, int32_t
 Status AscendQueue::FetchChecks(const AscendOp& op, const BufferRange& workspace) {
   for (const auto& [place, check] : op.checks()) {
     OC_ASSIGN_OR_RETURN(std::shared_ptr<char> numbers, slice_.staging().Get(kCheckBytes));
-    OC_RETURN_IF_ERROR(CopyAsync(numbers.get(), AddressOf(workspace) + place, kCheckBytes,
-                                 kMemcpyDeviceToHost));
+    OC_RETURN_IF_ERROR(
+        CopyAsync(numbers.get(), AddressOf(workspace) + place, kCheckBytes, kMemcpyDeviceToHost));
     work_.checks.push_back({std::move(numbers), check});
   }
   return OkStatus();
@@ -204,8 +204,7 @@ Status AscendQueue::CopyFromHost(BufferRange to, std::span<const std::byte> from
   auto chunk = slice_.staging().Get(to.bytes);
   OC_RETURN_IF_ERROR(Keep(chunk.status()));
   std::memcpy(chunk->get(), from.data(), from.size());
-  OC_RETURN_IF_ERROR(
-      Keep(CopyAsync(AddressOf(to), chunk->get(), to.bytes, kMemcpyHostToDevice)));
+  OC_RETURN_IF_ERROR(Keep(CopyAsync(AddressOf(to), chunk->get(), to.bytes, kMemcpyHostToDevice)));
   work_.held.push_back(*std::move(chunk));
   return OkStatus();
 }
@@ -271,9 +270,8 @@ Status AscendQueue::WaitFor(Event& event) {
   }
   if (point->Ready()) return Keep(point->status());
   OC_RETURN_IF_ERROR(Keep(slice_.UseDevice()));
-  OC_RETURN_IF_ERROR(
-      Keep(slice_.api().ToStatus(slice_.api().aclrtStreamWaitEvent(stream_, point->event()),
-                                 "aclrtStreamWaitEvent", where_)));
+  OC_RETURN_IF_ERROR(Keep(slice_.api().ToStatus(
+      slice_.api().aclrtStreamWaitEvent(stream_, point->event()), "aclrtStreamWaitEvent", where_)));
   work_.waited.push_back(point);
   return OkStatus();
 }

@@ -42,9 +42,9 @@ class EmulatorTest : public ::testing::Test {
     return address;
   }
   static void Write(void* to, const Floats& values) {
-    EXPECT_EQ(aclrtMemcpy(to, values.size() * 4, values.data(), values.size() * 4,
-                          kMemcpyHostToDevice),
-              kAclSuccess);
+    EXPECT_EQ(
+        aclrtMemcpy(to, values.size() * 4, values.data(), values.size() * 4, kMemcpyHostToDevice),
+        kAclSuccess);
   }
   Floats Read(const void* from, size_t count) {
     EXPECT_EQ(aclrtSynchronizeStreamWithTimeout(stream_, 60000), kAclSuccess);

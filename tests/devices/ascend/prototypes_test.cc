@@ -85,12 +85,13 @@ struct As<R(A...)> {
 template <typename A, typename B>
 constexpr bool kSame = std::is_same_v<typename As<A>::Type, typename As<B>::Type>;
 
-#define OC_TEST_COMPARE_(name, ...) static_assert(kSame<FunctionOf_##name, decltype(::name)>, #name);
+#define OC_TEST_COMPARE_(name, ...) \
+  static_assert(kSame<FunctionOf_##name, decltype(::name)>, #name);
 OC_ASCEND_RUNTIME(OC_TEST_COMPARE_)
 OC_ASCEND_OPERATOR_BASE(OC_TEST_COMPARE_)
 OC_ASCEND_COLLECTIVES(OC_TEST_COMPARE_)
 #undef OC_TEST_COMPARE_
-#define OC_TEST_COMPARE_(name, ...)                                                           \
+#define OC_TEST_COMPARE_(name, ...)                                                            \
   static_assert(kSame<SizeFunction_##name, decltype(::aclnn##name##GetWorkspaceSize)>, #name); \
   static_assert(kSame<LaunchFunction, decltype(::aclnn##name)>, #name);
 OC_ASCEND_OPERATORS(OC_TEST_COMPARE_)

@@ -155,8 +155,8 @@ EMULATOR_EXPORT int32_t aclrtMemcpyAsync(void* to, size_t most, const void* from
   status = CheckCopy("aclrtMemcpyAsync", target, most, source, count, kind);
   if (status != kAclSuccess) return status;
   // rt 11-03, aclrtMemcpyAsync: with host memory that is not pinned it returns once it is copied.
-  const bool wait = (!target.device && !IsPinned(to, count)) ||
-                    (!source.device && !IsPinned(from, count));
+  const bool wait =
+      (!target.device && !IsPinned(to, count)) || (!source.device && !IsPinned(from, count));
   return PushCopy(stream, wait, [target, source, count] { return CopyNow(target, source, count); });
 }
 

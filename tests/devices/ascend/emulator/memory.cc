@@ -28,8 +28,8 @@ struct Space {
 Space& TheSpace() {
   static Space* space = [] {
     auto* s = new Space;
-    void* at = mmap(nullptr, kReserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
-                    0);
+    void* at =
+        mmap(nullptr, kReserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (at != MAP_FAILED) s->begin = static_cast<char*>(at);
     return s;
   }();

@@ -111,7 +111,8 @@ int32_t Bind(const std::string& what, const aclTensor* t, int device, std::vecto
   Bound b{*t, static_cast<size_t>(Reach(*t)) * SizeOf(t->dtype)};
   if (b.bytes > 0) {
     if (t->data == nullptr) return Fail(kAclnnParamNullptr, what + ": a tensor without an address");
-    if (!Aligned(t->data)) return Fail(kAclnnParamInvalid, what + ": an address not 32-byte aligned");
+    if (!Aligned(t->data))
+      return Fail(kAclnnParamInvalid, what + ": an address not 32-byte aligned");
     const Piece piece = Find(t->data, b.bytes);
     if (piece.block == nullptr) {
       return Fail(kAclnnParamInvalid, what + ": a tensor beyond device memory");

@@ -10,12 +10,13 @@
 #include <cmath>
 #include <initializer_list>
 
+#include "elements.h"
 #include "objects.h"
 
 namespace ascend_emulator {
 
 // The functions that the library exports, so that the compiler compares them with acl.h.
-#define OC_EMULATOR_DECLARE_(name, ...)                        \
+#define OC_EMULATOR_DECLARE_(name, ...)                         \
   extern "C" SizeFunction_##name aclnn##name##GetWorkspaceSize; \
   extern "C" LaunchFunction aclnn##name;
 OC_ASCEND_OPERATORS(OC_EMULATOR_DECLARE_)
@@ -65,12 +66,6 @@ class Operator {
 
 int64_t Elements(const std::vector<int64_t>& dims);
 
-bool IsWhole(int32_t dtype);
-double Load(const View& v, int64_t at);
-int64_t LoadWhole(const View& v, int64_t at);
-void Store(const View& v, int64_t at, double value);
-void StoreWhole(const View& v, int64_t at, int64_t value);
-
 // Strides by which the view walks `dims`: 0 along what it repeats.
 std::vector<int64_t> StridesOver(const View& v, const std::vector<int64_t>& dims);
 
@@ -80,15 +75,22 @@ void Walk(const std::vector<int64_t>& dims, const std::array<const View*, N>& vi
   const size_t rank = dims.size();
   std::array<std::vector<int64_t>, N> strides;
   for (size_t v = 0; v < N; ++v) strides[v] = StridesOver(*views[v], dims);
+  const int64_t columns = rank == 0 ? 1 : dims[rank - 1];
+  std::array<int64_t, N> step{};
+  for (size_t v = 0; v < N && rank > 0; ++v) step[v] = strides[v][rank - 1];
   std::vector<int64_t> index(rank, 0);
-  std::array<int64_t, N> at{};
-  for (int64_t left = Elements(dims); left > 0; --left) {
-    f(at);
-    for (size_t d = rank; d-- > 0;) {
+  std::array<int64_t, N> begin{};
+  for (int64_t left = columns == 0 ? 0 : Elements(dims) / columns; left > 0; --left) {
+    std::array<int64_t, N> at = begin;
+    for (int64_t c = 0; c < columns; ++c) {
+      f(at);
+      for (size_t v = 0; v < N; ++v) at[v] += step[v];
+    }
+    for (size_t d = rank == 0 ? 0 : rank - 1; d-- > 0;) {
       ++index[d];
-      for (size_t v = 0; v < N; ++v) at[v] += strides[v][d];
+      for (size_t v = 0; v < N; ++v) begin[v] += strides[v][d];
       if (index[d] < dims[d]) break;
-      for (size_t v = 0; v < N; ++v) at[v] -= strides[v][d] * dims[d];
+      for (size_t v = 0; v < N; ++v) begin[v] -= strides[v][d] * dims[d];
       index[d] = 0;
     }
   }

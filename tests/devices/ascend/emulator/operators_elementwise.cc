@@ -85,8 +85,7 @@ int32_t WithScalar(const char* name, const aclTensor* self, const aclScalar* oth
     const bool whole = IsWhole(v[0].dtype);
     Walk<2>(v[1].dims, {&v[0], &v[1]}, [&](const At2& at) {
       if (whole) {
-        StoreWhole(v[1], at[1],
-                   static_cast<int64_t>(f(LoadWhole(v[0], at[0]), number.integer)));
+        StoreWhole(v[1], at[1], static_cast<int64_t>(f(LoadWhole(v[0], at[0]), number.integer)));
       } else {
         Store(v[1], at[1], static_cast<double>(f(Load(v[0], at[0]), number.value)));
       }
@@ -106,11 +105,11 @@ int64_t WrappedProduct(int64_t a, int64_t b) {
 
 }  // namespace
 
-#define OC_UNARY_(name, types, expression)                                                \
-  EMULATOR_EXPORT int32_t aclnn##name##GetWorkspaceSize(                                   \
-      const aclTensor* self, aclTensor* out, uint64_t* size, aclOpExecutor** executor) {   \
-    return Unary(#name, self, out, types, [](double x) -> double { return expression; },   \
-                 size, executor);                                                          \
+#define OC_UNARY_(name, types, expression)                                                       \
+  EMULATOR_EXPORT int32_t aclnn##name##GetWorkspaceSize(                                         \
+      const aclTensor* self, aclTensor* out, uint64_t* size, aclOpExecutor** executor) {         \
+    return Unary(                                                                                \
+        #name, self, out, types, [](double x) -> double { return expression; }, size, executor); \
   }
 OC_UNARY_(Relu, kFloats | kIndices, x < 0 ? 0 : x)
 OC_UNARY_(Silu, kFloats, x* Sigmoid(x))
@@ -157,8 +156,7 @@ int32_t AddScaled(const char* name, const aclTensor* self, const aclTensor* othe
   const double factor = sign * alpha->value;
   const int64_t whole = static_cast<int64_t>(sign) * alpha->integer;
   return Binary(
-      name, self, other, out, kAllTypes,
-      [factor](double a, double b) { return a + factor * b; },
+      name, self, other, out, kAllTypes, [factor](double a, double b) { return a + factor * b; },
       [whole](int64_t a, int64_t b) { return WrappedSum(a, WrappedProduct(whole, b)); }, size,
       executor);
 }
@@ -191,7 +189,7 @@ EMULATOR_EXPORT int32_t aclnnInplaceAddGetWorkspaceSize(aclTensor* self, const a
   });
 }
 
-#define OC_BINARY_(name, types, floats, wholes)                                                  \
+#define OC_BINARY_(name, types, floats, wholes)                                                   \
   EMULATOR_EXPORT int32_t aclnn##name##GetWorkspaceSize(                                          \
       const aclTensor* self, const aclTensor* other, aclTensor* out, uint64_t* size,              \
       aclOpExecutor** executor) {                                                                 \
@@ -203,8 +201,7 @@ EMULATOR_EXPORT int32_t aclnnInplaceAddGetWorkspaceSize(aclTensor* self, const a
   }
 OC_BINARY_(Mul, kAllTypes, a* b, WrappedProduct(a, b))
 OC_BINARY_(Div, kFloats | TypeBit(kAclDouble), a / b, 0)
-OC_BINARY_(Maximum, kFloats | kIndices, a != a ? a : (b != b ? b : std::max(a, b)),
-           std::max(a, b))
+OC_BINARY_(Maximum, kFloats | kIndices, a != a ? a : (b != b ? b : std::max(a, b)), std::max(a, b))
 OC_BINARY_(LogicalAnd, kBools, 0, a != 0 && b != 0 ? 1 : 0)
 OC_BINARY_(LogicalOr, kBools, 0, a != 0 || b != 0 ? 1 : 0)
 OC_BINARY_(BitwiseXorTensor, kWholes | kBools, 0, a ^ b)
@@ -212,12 +209,12 @@ OC_BINARY_(BitwiseXorTensor, kWholes | kBools, 0, a ^ b)
 OC_BINARY_(RightShift, kWholes, 0, a >> b)
 #undef OC_BINARY_
 
-#define OC_COMPARE_(name, sign)                                                        \
-  EMULATOR_EXPORT int32_t aclnn##name##GetWorkspaceSize(                                \
-      const aclTensor* self, const aclTensor* other, aclTensor* out, uint64_t* size,    \
-      aclOpExecutor** executor) {                                                       \
-    return Compare(#name, self, other, out, [](auto a, auto b) { return a sign b; },    \
-                   size, executor);                                                     \
+#define OC_COMPARE_(name, sign)                                                            \
+  EMULATOR_EXPORT int32_t aclnn##name##GetWorkspaceSize(                                   \
+      const aclTensor* self, const aclTensor* other, aclTensor* out, uint64_t* size,       \
+      aclOpExecutor** executor) {                                                          \
+    return Compare(                                                                        \
+        #name, self, other, out, [](auto a, auto b) { return a sign b; }, size, executor); \
   }
 OC_COMPARE_(EqTensor, ==)
 OC_COMPARE_(LtTensor, <)
@@ -246,12 +243,13 @@ EMULATOR_EXPORT int32_t aclnnAddsGetWorkspaceSize(const aclTensor* self, const a
       size, executor);
 }
 
-#define OC_SCALAR_(name, types, out_types, expression)                                         \
-  EMULATOR_EXPORT int32_t aclnn##name##GetWorkspaceSize(                                        \
-      const aclTensor* self, const aclScalar* other, aclTensor* out, uint64_t* size,            \
-      aclOpExecutor** executor) {                                                               \
-    return WithScalar(#name, self, other, out, types, out_types,                                \
-                      [](auto a, auto b) { return expression; }, size, executor);               \
+#define OC_SCALAR_(name, types, out_types, expression)                                        \
+  EMULATOR_EXPORT int32_t aclnn##name##GetWorkspaceSize(                                      \
+      const aclTensor* self, const aclScalar* other, aclTensor* out, uint64_t* size,          \
+      aclOpExecutor** executor) {                                                             \
+    return WithScalar(                                                                        \
+        #name, self, other, out, types, out_types, [](auto a, auto b) { return expression; }, \
+        size, executor);                                                                      \
   }
 OC_SCALAR_(NeScalar, kAllTypes, kBools, a != b)
 OC_SCALAR_(LtScalar, kAllTypes, kBools, a < b)

@@ -61,8 +61,8 @@ EMULATOR_EXPORT int32_t aclnnTanhBackwardGetWorkspaceSize(const aclTensor* gradi
                                                           uint64_t* size,
                                                           aclOpExecutor** executor) {
   return Gradient(
-      "TanhBackward", gradient, output, out,
-      [](double dy, double y) { return dy * (1 - y * y); }, size, executor);
+      "TanhBackward", gradient, output, out, [](double dy, double y) { return dy * (1 - y * y); },
+      size, executor);
 }
 
 EMULATOR_EXPORT int32_t aclnnSigmoidBackwardGetWorkspaceSize(const aclTensor* gradient,
@@ -139,7 +139,8 @@ EMULATOR_EXPORT int32_t aclnnSoftmaxBackwardGetWorkspaceSize(const aclTensor* gr
       .Workspace(1024)
       .Done([](const std::vector<View>& v) {
         std::vector<View> rows[3];
-        for (int i = 0; i < 3; ++i) WalkRows(v[i], [&](const View& row) { rows[i].push_back(row); });
+        for (int i = 0; i < 3; ++i)
+          WalkRows(v[i], [&](const View& row) { rows[i].push_back(row); });
         for (size_t r = 0; r < rows[0].size(); ++r) {
           const View &dy = rows[0][r], &y = rows[1][r], &dx = rows[2][r];
           double dot = 0;

@@ -7,8 +7,7 @@ namespace ascend_emulator {
 
 // op, aclnnInplaceCopy: `from` broadcasts to self and is cast.
 EMULATOR_EXPORT int32_t aclnnInplaceCopyGetWorkspaceSize(aclTensor* self, const aclTensor* from,
-                                                         uint64_t* size,
-                                                         aclOpExecutor** executor) {
+                                                         uint64_t* size, aclOpExecutor** executor) {
   return Operator("InplaceCopy", size, executor)
       .In(self, kAllTypes)
       .In(from, kAllTypes)

@@ -85,8 +85,7 @@ EMULATOR_EXPORT int32_t aclnnReduceSumGetWorkspaceSize(const aclTensor* self,
       StoreAll(v[1], Reduce<int64_t>(v[0], away, 0, LoadWhole,
                                      [](int64_t a, int64_t b) { return a + b; }));
     } else {
-      StoreAll(v[1],
-               Reduce<double>(v[0], away, 0, Load, [](double a, double b) { return a + b; }));
+      StoreAll(v[1], Reduce<double>(v[0], away, 0, Load, [](double a, double b) { return a + b; }));
     }
   });
 }
@@ -106,9 +105,8 @@ EMULATOR_EXPORT int32_t aclnnAmaxGetWorkspaceSize(const aclTensor* self, const a
       StoreAll(v[1], Reduce<int64_t>(v[0], away, std::numeric_limits<int64_t>::min(), LoadWhole,
                                      [](int64_t a, int64_t b) { return std::max(a, b); }));
     } else {
-      StoreAll(v[1], Reduce<double>(v[0], away, -INFINITY, Load, [](double a, double b) {
-                 return b > a || b != b ? b : a;
-               }));
+      StoreAll(v[1], Reduce<double>(v[0], away, -INFINITY, Load,
+                                    [](double a, double b) { return b > a || b != b ? b : a; }));
     }
   });
 }
@@ -285,13 +283,10 @@ std::vector<double> ReadAll(const View& v) {
 
 // op, aclnnLayerNorm: mean and rstd have a 1 for every dimension that goes. Without a weight or a
 // bias it makes one.
-EMULATOR_EXPORT int32_t aclnnLayerNormGetWorkspaceSize(const aclTensor* input,
-                                                       const aclIntArray* shape,
-                                                       const aclTensor* weight,
-                                                       const aclTensor* bias, double eps,
-                                                       aclTensor* out, aclTensor* mean,
-                                                       aclTensor* rstd, uint64_t* size,
-                                                       aclOpExecutor** executor) {
+EMULATOR_EXPORT int32_t aclnnLayerNormGetWorkspaceSize(
+    const aclTensor* input, const aclIntArray* shape, const aclTensor* weight,
+    const aclTensor* bias, double eps, aclTensor* out, aclTensor* mean, aclTensor* rstd,
+    uint64_t* size, aclOpExecutor** executor) {
   Rows rows;
   Operator op("LayerNorm", size, executor);
   op.In(input, kFloats).Optional(weight, kFloats).Optional(bias, kFloats).Out(out, kFloats);

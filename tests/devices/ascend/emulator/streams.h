@@ -33,8 +33,8 @@ class EmulatedStream {
   explicit EmulatedStream(int device);
   ~EmulatedStream();
   int device() const { return device_; }
-  // Runs after all that was pushed before, also where that failed (rt 06, aclrtSetStreamFailureMode:
-  // ACL_CONTINUE_ON_FAILURE is the default).
+  // Runs after all that was pushed before, also where that failed (rt 06,
+  // aclrtSetStreamFailureMode: ACL_CONTINUE_ON_FAILURE is the default).
   void Push(Task task);
   // The first error of the work so far, or kRtStreamSyncTimeout.
   int32_t Synchronize(int32_t milliseconds);
