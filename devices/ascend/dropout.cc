@@ -55,9 +55,9 @@ class PhiloxPlan {
     plan_.Call(Operator::kBitwiseAndScalar, {keys, Whole{kLow32}, keys});
     return keys;
   }
-  // Room for n numbers that this round writes and the next but one may overwrite.
+  // Room for n numbers: words that this round writes and the next but one may overwrite.
   View Room(int round, int slot) {
-    auto& room = rooms_[round % 2][slot];
+    auto& room = rooms_[slot < 4 ? round % 2 : 0][slot];
     if (room.dims.empty()) room = New(n_);
     return room;
   }
