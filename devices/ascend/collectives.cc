@@ -57,8 +57,8 @@ int32_t MakeId(oc_slice* slice, uint8_t* id, oc_error* error) {
   return GiveStatus(Communicator::MakeId(Of(slice), id), error);
 }
 
-int32_t Join(oc_slice* slice, const uint8_t* id, int32_t rank, int32_t size,
-             double timeout_seconds, oc_communicator** out, oc_error* error) {
+int32_t Join(oc_slice* slice, const uint8_t* id, int32_t rank, int32_t size, double timeout_seconds,
+             oc_communicator** out, oc_error* error) {
   if (size < 1 || rank < 0 || rank >= size) {
     return GiveStatus(InvalidArgument("join as rank ", rank, " of ", size), error);
   }
@@ -88,8 +88,8 @@ int32_t AllReduce(oc_communicator* c, oc_queue* queue, const oc_range* from, con
   return GiveStatus(Reduce(c, queue, from, to, dtype, reduction, false), error);
 }
 
-int32_t ReduceScatter(oc_communicator* c, oc_queue* queue, const oc_range* from,
-                      const oc_range* to, int32_t dtype, int32_t reduction, oc_error* error) {
+int32_t ReduceScatter(oc_communicator* c, oc_queue* queue, const oc_range* from, const oc_range* to,
+                      int32_t dtype, int32_t reduction, oc_error* error) {
   return GiveStatus(Reduce(c, queue, from, to, dtype, reduction, true), error);
 }
 
@@ -104,12 +104,12 @@ int32_t Broadcast(oc_communicator* c, oc_queue* queue, const oc_range* data, int
                   int32_t root, oc_error* error) {
   const auto type = TypeOf(dtype);
   if (!type.ok()) return GiveStatus(type.status(), error);
-  return GiveStatus(
-      Of(c).Broadcast(Of(queue), RangeOf(*data), *type, static_cast<uint32_t>(root)), error);
+  return GiveStatus(Of(c).Broadcast(Of(queue), RangeOf(*data), *type, static_cast<uint32_t>(root)),
+                    error);
 }
 
-int32_t Send(oc_communicator* c, oc_queue* queue, const oc_range* from, int32_t dtype,
-             int32_t peer, oc_error* error) {
+int32_t Send(oc_communicator* c, oc_queue* queue, const oc_range* from, int32_t dtype, int32_t peer,
+             oc_error* error) {
   const auto type = TypeOf(dtype);
   if (!type.ok()) return GiveStatus(type.status(), error);
   return GiveStatus(Of(c).Send(Of(queue), RangeOf(*from), *type, static_cast<uint32_t>(peer)),

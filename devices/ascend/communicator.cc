@@ -8,13 +8,10 @@ namespace oc::ascend {
 namespace {
 
 void* AddressOf(const BufferRange& r) {
-  return r.buffer == nullptr ? nullptr
-                             : static_cast<AscendBuffer*>(r.buffer)->data() + r.offset;
+  return r.buffer == nullptr ? nullptr : static_cast<AscendBuffer*>(r.buffer)->data() + r.offset;
 }
 
-int32_t HcclOp(Reduction reduction) {
-  return reduction == Reduction::kMax ? kHcclMax : kHcclSum;
-}
+int32_t HcclOp(Reduction reduction) { return reduction == Reduction::kMax ? kHcclMax : kHcclSum; }
 
 // Joining blocks by HCCL's own patience (HCCL_CONNECT_TIMEOUT), so a thread does it; where the
 // caller's patience ends first the thread keeps what it needs.
@@ -36,8 +33,8 @@ void JoinNow(const std::shared_ptr<Joining>& joining, int device, uint32_t rank,
   Status status = joining->api->UseDevice(device);
   if (status.ok()) {
     const auto* info = reinterpret_cast<const HcclRootInfoDef*>(joining->id.data());
-    status = joining->api->HcclStatus(
-        joining->hccl->HcclCommInitRootInfo(size, info, rank, &comm), "HcclCommInitRootInfo", where);
+    status = joining->api->HcclStatus(joining->hccl->HcclCommInitRootInfo(size, info, rank, &comm),
+                                      "HcclCommInitRootInfo", where);
   }
   std::lock_guard<std::mutex> lock(joining->mutex);
   if (joining->abandoned && status.ok()) (void)joining->hccl->HcclCommDestroy(comm);
@@ -102,14 +99,12 @@ StatusOr<std::unique_ptr<Communicator>> Communicator::Join(AscendSlice& slice, c
   }
   if (!done) {
     thread.detach();
-    return absl::DeadlineExceededError(
-        absl::StrCat("join the group: no sign of all ranks after ", timeout_seconds, " s (", where,
-                     ")"));
+    return absl::DeadlineExceededError(absl::StrCat("join the group: no sign of all ranks after ",
+                                                    timeout_seconds, " s (", where, ")"));
   }
   thread.join();
   OC_RETURN_IF_ERROR(joining->status);
-  return std::unique_ptr<Communicator>(
-      new Communicator(slice, *hccl, joining->comm, rank, size));
+  return std::unique_ptr<Communicator>(new Communicator(slice, *hccl, joining->comm, rank, size));
 }
 
 Communicator::Communicator(AscendSlice& slice, const HcclApi& hccl, Comm comm, uint32_t rank,
@@ -189,9 +184,9 @@ Status Communicator::AllGather(AscendQueue& queue, BufferRange from, BufferRange
                            where_, ")");
   }
   return queue.EnqueueCollective(std::span(&from, 1), std::span(&to, 1), [&](Stream stream) {
-    return HcclStatus(hccl_.HcclAllGather(AddressOf(from), AddressOf(to), count, HcclType(dtype),
-                                          comm_, stream),
-                      "HcclAllGather");
+    return HcclStatus(
+        hccl_.HcclAllGather(AddressOf(from), AddressOf(to), count, HcclType(dtype), comm_, stream),
+        "HcclAllGather");
   });
 }
 

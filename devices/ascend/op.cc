@@ -6,21 +6,31 @@
 
 namespace oc::ascend {
 
-StatusOr<std::unique_ptr<PreparedOp>> AscendOp::Create(const AscendSlice& slice,
-                                                       const OpRequest& request, const Plan& plan) {
+Status AscendOp::MakeCalls(const AscendSlice& slice, const OpRequest& request, const Plan& plan) {
   OC_RETURN_IF_ERROR(slice.UseDevice());
-  std::unique_ptr<AscendOp> op(new AscendOp);
-  op->where_ = absl::StrCat("op ", ToString(request), " on ", slice.where());
+  where_ = absl::StrCat("op ", ToString(request), " on ", slice.where());
   // The operators of an op follow each other: they share the room.
   int64_t scratch_bytes = 0;
   for (const CallStep& step : plan.calls()) {
     OC_ASSIGN_OR_RETURN(std::unique_ptr<ReadyCall> call,
-                        ReadyCall::Create(slice.api(), step, op->where_));
+                        ReadyCall::Create(slice.api(), step, where_));
     scratch_bytes = std::max(scratch_bytes, call->workspace_bytes());
-    op->calls_.push_back(std::move(call));
+    calls_.push_back(std::move(call));
   }
-  op->scratch_ = plan.workspace_bytes();
-  op->workspace_bytes_ = op->scratch_ + (scratch_bytes + 63) / 64 * 64;
+  scratch_ = plan.workspace_bytes();
+  workspace_bytes_ = scratch_ + (scratch_bytes + 63) / 64 * 64;
+  return OkStatus();
+}
+
+Status AscendOp::Check(const AscendSlice& slice, const OpRequest& request, const Plan& plan) {
+  AscendOp op;
+  return op.MakeCalls(slice, request, plan);
+}
+
+StatusOr<std::unique_ptr<PreparedOp>> AscendOp::Create(const AscendSlice& slice,
+                                                       const OpRequest& request, const Plan& plan) {
+  std::unique_ptr<AscendOp> op(new AscendOp);
+  OC_RETURN_IF_ERROR(op->MakeCalls(slice, request, plan));
   if (const auto& constants = plan.constants(); !constants.empty()) {
     const auto bytes = static_cast<int64_t>(constants.size());
     OC_ASSIGN_OR_RETURN(op->constants_, DeviceMemory::Create(slice.shared_api(), slice.device(),
@@ -30,7 +40,7 @@ StatusOr<std::unique_ptr<PreparedOp>> AscendOp::Create(const AscendSlice& slice,
                                 constants.size(), kMemcpyHostToDevice),
         "aclrtMemcpy", op->where_));
   }
-  for (const Check& c : plan.checks()) {
+  for (const oc::ascend::Check& c : plan.checks()) {
     op->checks_.emplace_back(
         c.place.offset, std::make_shared<DataCheck>(DataCheck{request.def->name, c.what, c.range}));
   }

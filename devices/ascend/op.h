@@ -16,8 +16,11 @@ class AscendOp : public PreparedOp {
     Stream stream = nullptr;
   };
 
+  // kUnimplemented where an operator refuses its arguments, or the toolkit lacks it.
   static StatusOr<std::unique_ptr<PreparedOp>> Create(const AscendSlice& slice,
                                                       const OpRequest& request, const Plan& plan);
+  // Whether Create would: takes no memory of the device.
+  static Status Check(const AscendSlice& slice, const OpRequest& request, const Plan& plan);
 
   int64_t workspace_bytes() const override { return workspace_bytes_; }
   const char* implementation() const override { return "aclnn"; }
@@ -31,6 +34,7 @@ class AscendOp : public PreparedOp {
 
  private:
   AscendOp() = default;
+  Status MakeCalls(const AscendSlice& slice, const OpRequest& request, const Plan& plan);
   char* AddressOf(const Place& place, const Call& call) const;
 
   std::string where_;

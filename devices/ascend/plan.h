@@ -165,8 +165,10 @@ void RegisterReduce(PlanRegistry& registry);       // reduce.cc
 void RegisterProducts(PlanRegistry& registry);     // products.cc
 void RegisterSoftmax(PlanRegistry& registry);      // softmax.cc: also cross-entropy and counts
 void RegisterNorms(PlanRegistry& registry);        // norms.cc
+void RegisterBatchNorm(PlanRegistry& registry);    // batch_norm.cc
 void RegisterEmbedding(PlanRegistry& registry);    // embedding.cc
 void RegisterAttention(PlanRegistry& registry);    // attention.cc
+void RegisterRope(PlanRegistry& registry);         // rope.cc
 void RegisterUpdates(PlanRegistry& registry);      // updates.cc: state, optimizers
 void RegisterDropout(PlanRegistry& registry);      // dropout.cc
 

@@ -26,9 +26,9 @@ AscendSlice::AscendSlice(SliceParts parts)
       where_(absl::StrCat("ascend:", parts_.device, ", ", parts_.kind)),
       staging_(std::make_shared<Staging>(parts_.api, parts_.device)),
       events_(std::make_shared<EventPool>(parts_.api, parts_.device)) {
-  for (const auto add :
-       {RegisterElementwise, RegisterMovement, RegisterReduce, RegisterProducts, RegisterSoftmax,
-        RegisterNorms, RegisterEmbedding, RegisterAttention, RegisterUpdates, RegisterDropout}) {
+  for (const auto add : {RegisterElementwise, RegisterMovement, RegisterReduce, RegisterProducts,
+                         RegisterSoftmax, RegisterNorms, RegisterBatchNorm, RegisterEmbedding,
+                         RegisterAttention, RegisterRope, RegisterUpdates, RegisterDropout}) {
     add(plans_);
   }
 }
@@ -65,7 +65,7 @@ int64_t AscendSlice::HighWater(const Buffer& buffer) const {
   return static_cast<const AscendBuffer&>(buffer).high_water();
 }
 
-StatusOr<std::unique_ptr<PreparedOp>> AscendSlice::Prepare(const OpRequest& request) {
+Status AscendSlice::FillPlan(const OpRequest& request, Plan& plan) const {
   const std::string what = absl::StrCat("op ", ToString(request), " on ", where_);
   const auto entry = plans_.find(request.def->name);
   if (entry == plans_.end()) return Unimplemented(what, ": no kernel of that name");
@@ -73,14 +73,21 @@ StatusOr<std::unique_ptr<PreparedOp>> AscendSlice::Prepare(const OpRequest& requ
   if ((request.accumulate & ~entry->second.accumulable) != 0) {
     return Unimplemented(what, ": the kernel does not add to its output");
   }
-  Plan plan(request);
   OC_RETURN_IF_ERROR(Annotate(entry->second.plan(request, plan), what));
   plan.Finish();
+  return OkStatus();
+}
+
+StatusOr<std::unique_ptr<PreparedOp>> AscendSlice::Prepare(const OpRequest& request) {
+  Plan plan(request);
+  OC_RETURN_IF_ERROR(FillPlan(request, plan));
   return AscendOp::Create(*this, request, plan);
 }
 
 StatusOr<OpSupport> AscendSlice::Support(const OpRequest& request) {
-  const Status status = Prepare(request).status();
+  Plan plan(request);
+  Status status = FillPlan(request, plan);
+  if (status.ok()) status = AscendOp::Check(*this, request, plan);
   if (status.ok()) return OpSupport{.supported = true};
   if (!absl::IsUnimplemented(status)) return status;
   return OpSupport{.reason = std::string(status.message())};

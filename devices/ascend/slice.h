@@ -40,6 +40,8 @@ class AscendSlice : public Slice {
   const std::string& where() const { return where_; }
 
  private:
+  Status FillPlan(const OpRequest& request, Plan& plan) const;
+
   const SliceParts parts_;
   const std::string where_;
   const std::shared_ptr<Staging> staging_;

@@ -43,9 +43,9 @@ class Rank {
   oc_range Range(int64_t offset, int64_t floats) const { return {buffer_, offset, floats * 4}; }
   void Write(int64_t offset, const Floats& values) {
     const oc_range to = Range(offset, static_cast<int64_t>(values.size()));
-    EXPECT_EQ(api_.copy_from_host(queue_, &to, reinterpret_cast<const uint8_t*>(values.data()),
-                                  &error_),
-              OC_OK)
+    EXPECT_EQ(
+        api_.copy_from_host(queue_, &to, reinterpret_cast<const uint8_t*>(values.data()), &error_),
+        OC_OK)
         << error_.message;
     Wait();
   }
@@ -80,8 +80,8 @@ class AscendCollectivesTest : public ::testing::Test {
     setenv("ASCEND_HOME_PATH", ASCEND_EMULATOR, 1);
     void* library = dlopen(ASCEND_MODULE, RTLD_NOW);
     ASSERT_NE(library, nullptr) << dlerror();
-    auto* query = reinterpret_cast<oc_device_query_function>(
-        dlsym(library, OC_DEVICE_QUERY_SYMBOL));
+    auto* query =
+        reinterpret_cast<oc_device_query_function>(dlsym(library, OC_DEVICE_QUERY_SYMBOL));
     ASSERT_NE(query, nullptr);
     api_ = query(OC_DEVICE_ABI_VERSION, nullptr);
     ASSERT_NE(api_, nullptr);
@@ -99,7 +99,8 @@ class AscendCollectivesTest : public ::testing::Test {
     return id;
   }
   // Runs f on both ranks, a thread each.
-  using Body = std::function<void(int32_t rank, Rank& self, oc_communicator* comm, oc_error* error)>;
+  using Body =
+      std::function<void(int32_t rank, Rank& self, oc_communicator* comm, oc_error* error)>;
   void OnBoth(const Body& f) {
     std::vector<std::unique_ptr<Rank>> ranks;
     for (int32_t i = 0; i < 2; ++i) ranks.push_back(std::make_unique<Rank>(*api_, i));
@@ -130,8 +131,7 @@ TEST_F(AscendCollectivesTest, SaysWhatItCan) {
   EXPECT_EQ(collectives, OC_COLLECTIVE_ALL_REDUCE | OC_COLLECTIVE_ALL_GATHER |
                              OC_COLLECTIVE_REDUCE_SCATTER | OC_COLLECTIVE_BROADCAST |
                              OC_COLLECTIVE_SEND_RECV);
-  EXPECT_EQ(reductions,
-            1u << OC_REDUCE_SUM | 1u << OC_REDUCE_MAX | 1u << OC_REDUCE_AVERAGE);
+  EXPECT_EQ(reductions, 1u << OC_REDUCE_SUM | 1u << OC_REDUCE_MAX | 1u << OC_REDUCE_AVERAGE);
   EXPECT_EQ(group_->capabilities(rank.slice(), OC_U8, &collectives, &reductions, &error_), OC_OK);
   EXPECT_EQ(collectives & OC_COLLECTIVE_ALL_REDUCE, 0u);
   EXPECT_EQ(reductions, 0u);
@@ -152,8 +152,8 @@ TEST_F(AscendCollectivesTest, ReducesAveragesAndScatters) {
               OC_OK)
         << error->message;
     EXPECT_THAT(self.Read(64, 2), ElementsAre(2, 20));
-    EXPECT_EQ(
-        group_->all_reduce(comm, self.queue(), &from, &to, OC_F32, OC_REDUCE_AVERAGE, error), OC_OK)
+    EXPECT_EQ(group_->all_reduce(comm, self.queue(), &from, &to, OC_F32, OC_REDUCE_AVERAGE, error),
+              OC_OK)
         << error->message;
     EXPECT_THAT(self.Read(64, 2), ElementsAre(1.5, 15));
     EXPECT_THAT(self.Read(0, 2), ElementsAre(own, 10 * own));  // what was sent stays
@@ -214,8 +214,7 @@ TEST_F(AscendCollectivesTest, JoiningEndsAtItsTimeout) {
   EXPECT_EQ(group_->join(alone.slice(), id.data(), 0, 2, 0.1, &comm, &error_),
             OC_DEADLINE_EXCEEDED);
   EXPECT_THAT(error_.message, HasSubstr("rank 0 of 2"));
-  EXPECT_EQ(group_->join(alone.slice(), id.data(), 2, 2, 0.1, &comm, &error_),
-            OC_INVALID_ARGUMENT);
+  EXPECT_EQ(group_->join(alone.slice(), id.data(), 2, 2, 0.1, &comm, &error_), OC_INVALID_ARGUMENT);
   // A group of one needs nobody.
   const std::vector<uint8_t> own = MakeId(alone);
   ASSERT_EQ(group_->join(alone.slice(), own.data(), 0, 1, 10, &comm, &error_), OC_OK)
