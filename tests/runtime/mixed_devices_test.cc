@@ -161,6 +161,17 @@ TEST_F(MixedAscendTest, PipelineOfAGptOverTwoAscends) {
   UseGpt();
   ExpectSameCurve({{.device = "ascend"}, {.device = "ascend"}}, 2, 1, kTolerance);
 }
+TEST_F(MixedAscendTest, PipelineOfALlamaOverAscendAndCpu) {
+  UseGpt();
+  model_ = models::Llama({.layers = 2,
+                          .width = 32,
+                          .heads = 4,
+                          .kv_heads = 2,
+                          .ffn = 48,
+                          .context = 16,
+                          .vocabulary = 29});
+  ExpectSameCurve({{.device = "ascend"}, {.device = "cpu", .cores = 1}}, 2, 1, kTolerance);
+}
 TEST_F(MixedAscendTest, ReplicasOfAGptOnCpuAndAscend) {
   UseGpt();
   ExpectSameCurve({{.device = "cpu", .cores = 1}, {.device = "ascend"}}, 1, 2, kTolerance);
