@@ -166,6 +166,7 @@ void RegisterProducts(PlanRegistry& registry);     // products.cc
 void RegisterSoftmax(PlanRegistry& registry);      // softmax.cc: also cross-entropy and counts
 void RegisterNorms(PlanRegistry& registry);        // norms.cc
 void RegisterBatchNorm(PlanRegistry& registry);    // batch_norm.cc
+void RegisterImages(PlanRegistry& registry);       // images.cc: pools and convolutions
 void RegisterEmbedding(PlanRegistry& registry);    // embedding.cc
 void RegisterAttention(PlanRegistry& registry);    // attention.cc
 void RegisterRope(PlanRegistry& registry);         // rope.cc

@@ -26,9 +26,10 @@ AscendSlice::AscendSlice(SliceParts parts)
       where_(absl::StrCat("ascend:", parts_.device, ", ", parts_.kind)),
       staging_(std::make_shared<Staging>(parts_.api, parts_.device)),
       events_(std::make_shared<EventPool>(parts_.api, parts_.device)) {
-  for (const auto add : {RegisterElementwise, RegisterMovement, RegisterReduce, RegisterProducts,
-                         RegisterSoftmax, RegisterNorms, RegisterBatchNorm, RegisterEmbedding,
-                         RegisterAttention, RegisterRope, RegisterUpdates, RegisterDropout}) {
+  for (const auto add :
+       {RegisterElementwise, RegisterMovement, RegisterReduce, RegisterProducts, RegisterSoftmax,
+        RegisterNorms, RegisterBatchNorm, RegisterImages, RegisterEmbedding, RegisterAttention,
+        RegisterRope, RegisterUpdates, RegisterDropout}) {
     add(plans_);
   }
 }

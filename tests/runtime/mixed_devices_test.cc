@@ -172,6 +172,12 @@ TEST_F(MixedAscendTest, PipelineOfALlamaOverAscendAndCpu) {
                           .vocabulary = 29});
   ExpectSameCurve({{.device = "ascend"}, {.device = "cpu", .cores = 1}}, 2, 1, kTolerance);
 }
+TEST_F(MixedAscendTest, PipelineOfALeNetOverAscendAndCpu) {
+  model_ = models::LeNet({});
+  data_ = MakeSyntheticImages({.size = 90});
+  most_left_ = 0.97;
+  ExpectSameCurve({{.device = "ascend"}, {.device = "cpu", .cores = 1}}, 2, 1, kTolerance);
+}
 TEST_F(MixedAscendTest, ReplicasOfAGptOnCpuAndAscend) {
   UseGpt();
   ExpectSameCurve({{.device = "cpu", .cores = 1}, {.device = "ascend"}}, 1, 2, kTolerance);
