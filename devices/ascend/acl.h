@@ -186,10 +186,8 @@ constexpr int64_t kHcclRootInfoBytes = 4108;
 
 #define OC_ASCEND_BINARY_OPERATORS(X)                                                            \
   X(Add, const aclTensor* self, const aclTensor* other, const aclScalar* alpha, aclTensor* out)  \
-  X(Sub, const aclTensor* self, const aclTensor* other, const aclScalar* alpha, aclTensor* out)  \
   X(Mul, const aclTensor* self, const aclTensor* other, aclTensor* out)                          \
   X(Div, const aclTensor* self, const aclTensor* other, aclTensor* out)                          \
-  X(Maximum, const aclTensor* self, const aclTensor* other, aclTensor* out)                      \
   X(EqTensor, const aclTensor* self, const aclTensor* other, aclTensor* out)                     \
   X(LtTensor, const aclTensor* self, const aclTensor* other, aclTensor* out)                     \
   X(GtTensor, const aclTensor* self, const aclTensor* other, aclTensor* out)                     \

@@ -51,8 +51,9 @@ struct Windows {
   View All(const View& image) const {
     View v = At(image, 0, 0);
     v.dims = {batch, out_height, out_width, h.kernel, w.kernel, channels};
-    v.strides = {v.strides[0], v.strides[1], v.strides[2],
-                 h.dilation * padded_width() * channels, w.dilation * channels, 1};
+    v.strides = {v.strides[0],          v.strides[1],
+                 v.strides[2],          h.dilation * padded_width() * channels,
+                 w.dilation * channels, 1};
     return v;
   }
   int64_t positions() const { return h.kernel * w.kernel; }
@@ -182,8 +183,8 @@ struct Conv {
     c.out = y[3].size() / c.groups;
     constexpr int64_t kMostFloats = int64_t{8} << 20;
     const int64_t an_image = std::max<int64_t>(1, c.windows.pixels() * c.patch());
-    c.images = std::clamp<int64_t>(kMostFloats / an_image, 1,
-                                   std::max<int64_t>(1, c.windows.batch));
+    c.images =
+        std::clamp<int64_t>(kMostFloats / an_image, 1, std::max<int64_t>(1, c.windows.batch));
     return c;
   }
   int64_t patch() const { return windows.positions() * in; }
@@ -227,8 +228,8 @@ struct Conv {
 };
 
 Status Conv2d(const OpRequest& r, Plan& plan) {
-  OC_ASSIGN_OR_RETURN(const Conv c, Conv::Read(r, r.inputs[0].shape, r.outputs[0].shape,
-                                               r.inputs[1].shape));
+  OC_ASSIGN_OR_RETURN(const Conv c,
+                      Conv::Read(r, r.inputs[0].shape, r.outputs[0].shape, r.inputs[1].shape));
   const View w = plan.InF32(1), y = plan.OutF32(0);
   const View image = c.windows.Pad(plan, plan.InF32(0), 0), room = c.RoomForPatches(plan);
   const View product = plan.Reserve(DType::kF32, {c.rows(c.images), c.out});
@@ -245,8 +246,8 @@ Status Conv2d(const OpRequest& r, Plan& plan) {
 }
 
 Status Conv2dGradInput(const OpRequest& r, Plan& plan) {
-  OC_ASSIGN_OR_RETURN(const Conv c, Conv::Read(r, r.outputs[0].shape, r.inputs[0].shape,
-                                               r.inputs[1].shape));
+  OC_ASSIGN_OR_RETURN(const Conv c,
+                      Conv::Read(r, r.outputs[0].shape, r.inputs[0].shape, r.inputs[1].shape));
   const View dy = plan.InF32(0), w = plan.InF32(1), room = c.RoomForPatches(plan);
   Spread spread(plan, c.windows, plan.OutF32(0));
   std::vector<View> weights;
@@ -269,8 +270,8 @@ Status Conv2dGradInput(const OpRequest& r, Plan& plan) {
 }
 
 Status Conv2dGradWeight(const OpRequest& r, Plan& plan) {
-  OC_ASSIGN_OR_RETURN(const Conv c, Conv::Read(r, r.inputs[1].shape, r.inputs[0].shape,
-                                               r.outputs[0].shape));
+  OC_ASSIGN_OR_RETURN(const Conv c,
+                      Conv::Read(r, r.inputs[1].shape, r.inputs[0].shape, r.outputs[0].shape));
   const View dy = plan.InF32(0), dw = plan.OutF32(0);
   const View image = c.windows.Pad(plan, plan.InF32(1), 0), room = c.RoomForPatches(plan);
   const std::vector<int64_t> dims = {c.out, c.windows.h.kernel, c.windows.w.kernel, c.in};

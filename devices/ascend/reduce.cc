@@ -51,7 +51,10 @@ Status ReduceMax(const OpRequest& r, Plan& plan) {
   } else if (IsFloat(x.dtype)) {
     plan.Call(Operator::kInplaceFillScalar, {y, Number{-INFINITY}});
   } else {
-    return Unimplemented("no kernel for the largest of no whole numbers");
+    const int64_t lowest = x.dtype == DType::kU8    ? 0
+                           : x.dtype == DType::kI32 ? std::numeric_limits<int32_t>::lowest()
+                                                    : std::numeric_limits<int64_t>::lowest();
+    plan.Call(Operator::kInplaceFillScalar, {y, Whole{lowest}});
   }
   return OkStatus();
 }

@@ -32,7 +32,6 @@
 #include <aclnnop/aclnn_lt_tensor.h>
 #include <aclnnop/aclnn_masked_fill_scalar.h>
 #include <aclnnop/aclnn_matmul.h>
-#include <aclnnop/aclnn_maximum.h>
 #include <aclnnop/aclnn_mul.h>
 #include <aclnnop/aclnn_ne_scalar.h>
 #include <aclnnop/aclnn_reciprocal.h>
@@ -47,7 +46,6 @@
 #include <aclnnop/aclnn_softmax.h>
 #include <aclnnop/aclnn_softmax_backward.h>
 #include <aclnnop/aclnn_sqrt.h>
-#include <aclnnop/aclnn_sub.h>
 #include <aclnnop/aclnn_tanh.h>
 #include <aclnnop/aclnn_tanh_backward.h>
 #include <aclnnop/aclnn_threshold_backward.h>

@@ -143,36 +143,22 @@ EMULATOR_EXPORT int32_t aclnnCastGetWorkspaceSize(const aclTensor* self, int32_t
       });
 }
 
-namespace {
-
-// op, aclnnAdd and aclnnSub: self + alpha * other.
-int32_t AddScaled(const char* name, const aclTensor* self, const aclTensor* other,
-                  const aclScalar* alpha, double sign, aclTensor* out, uint64_t* size,
-                  aclOpExecutor** executor) {
-  if (alpha == nullptr) return Fail(kAclnnParamNullptr, std::string(name) + ": alpha is null");
+// op, aclnnAdd: self + alpha * other.
+EMULATOR_EXPORT int32_t aclnnAddGetWorkspaceSize(const aclTensor* self, const aclTensor* other,
+                                                 const aclScalar* alpha, aclTensor* out,
+                                                 uint64_t* size, aclOpExecutor** executor) {
+  if (alpha == nullptr) return Fail(kAclnnParamNullptr, "aclnnAdd: alpha is null");
   if (!ScalarFits(self, alpha)) {
-    return Fail(kAclnnParamInvalid, std::string(name) + ": alpha of floats beside whole numbers");
+    return Fail(kAclnnParamInvalid, "aclnnAdd: alpha of floats beside whole numbers");
   }
-  const double factor = sign * alpha->value;
-  const int64_t whole = static_cast<int64_t>(sign) * alpha->integer;
+  const double factor = alpha->value;
+  const int64_t whole = alpha->integer;
   return Binary(
-      name, self, other, out, kAllTypes, [factor](double a, double b) { return a + factor * b; },
+      "Add", self, other, out, kAllTypes, [factor](double a, double b) { return a + factor * b; },
       [whole](int64_t a, int64_t b) { return WrappedSum(a, WrappedProduct(whole, b)); }, size,
       executor);
 }
 
-}  // namespace
-
-EMULATOR_EXPORT int32_t aclnnAddGetWorkspaceSize(const aclTensor* self, const aclTensor* other,
-                                                 const aclScalar* alpha, aclTensor* out,
-                                                 uint64_t* size, aclOpExecutor** executor) {
-  return AddScaled("Add", self, other, alpha, 1, out, size, executor);
-}
-EMULATOR_EXPORT int32_t aclnnSubGetWorkspaceSize(const aclTensor* self, const aclTensor* other,
-                                                 const aclScalar* alpha, aclTensor* out,
-                                                 uint64_t* size, aclOpExecutor** executor) {
-  return AddScaled("Sub", self, other, alpha, -1, out, size, executor);
-}
 // op, aclnnInplaceAdd: the operands broadcast to self.
 EMULATOR_EXPORT int32_t aclnnInplaceAddGetWorkspaceSize(aclTensor* self, const aclTensor* other,
                                                         const aclScalar* alpha, uint64_t* size,
@@ -201,7 +187,6 @@ EMULATOR_EXPORT int32_t aclnnInplaceAddGetWorkspaceSize(aclTensor* self, const a
   }
 OC_BINARY_(Mul, kAllTypes, a* b, WrappedProduct(a, b))
 OC_BINARY_(Div, kFloats | TypeBit(kAclDouble), a / b, 0)
-OC_BINARY_(Maximum, kFloats | kIndices, a != a ? a : (b != b ? b : std::max(a, b)), std::max(a, b))
 OC_BINARY_(LogicalAnd, kBools, 0, a != 0 && b != 0 ? 1 : 0)
 OC_BINARY_(LogicalOr, kBools, 0, a != 0 || b != 0 ? 1 : 0)
 OC_BINARY_(BitwiseXorTensor, kWholes | kBools, 0, a ^ b)
