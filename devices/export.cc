@@ -55,10 +55,17 @@ OC_HANDLE_(BufferHandle, oc_buffer)
 OC_HANDLE_(Event, oc_event)
 #undef OC_HANDLE_
 
+}  // namespace
+
+Slice& SliceOf(oc_slice* slice) { return *From(slice)->slice; }
+Queue& QueueOf(oc_queue* queue) { return *From(queue)->queue; }
 BufferRange RangeOf(const oc_range& r) {
   if (r.buffer == nullptr) return {};
   return {From(r.buffer)->buffer.get(), r.offset, r.bytes};
 }
+int32_t GiveStatus(const Status& status, oc_error* error) { return Give(status, error); }
+
+namespace {
 
 // A definition for an op that is not the product's: what a request says of it.
 const OpDef* Definition(const oc_op_request& r) {

@@ -39,6 +39,14 @@ class ExportedDevices {
 // A table whose count and open are left null; `leaf` must be a constant.
 oc_device_api TableWithoutDevices(const char* leaf);
 
+// What handles of an exported table stand for, for the optional tables that a leaf adds to it
+// (collectives); and a status as the interface passes it, with its message in `error` (may be
+// null).
+Slice& SliceOf(oc_slice* slice);
+Queue& QueueOf(oc_queue* queue);
+BufferRange RangeOf(const oc_range& range);
+int32_t GiveStatus(const Status& status, oc_error* error);
+
 // Null where the host is of another major version.
 template <DiscoverFunction discover>
 const oc_device_api* ExportTable(const char* leaf, uint32_t host_abi_version) {

@@ -23,14 +23,12 @@ class MixedDevicesTest : public ::testing::Test {
     auto cluster = Cluster::Discover(options);
     ASSERT_TRUE(cluster.ok()) << cluster.status();
     ASSERT_TRUE(model_.ok()) << model_.status();
-    auto pipeline = ElasticPipeline::Create(
-        *model_, *cluster,
-        HybridOptimizer(Sgd{.lr = 0.05, .momentum = 0.9, .nesterov = true}, {.clip_norm = 2}),
-        {.micro_batch = 8,
-         .global_batch = 32,
-         .pipeline_depth = depth,
-         .data_parallel = replicas,
-         .profile_seconds = 0.02});
+    auto pipeline = ElasticPipeline::Create(*model_, *cluster, optimizer_,
+                                            {.micro_batch = 8,
+                                             .global_batch = 32,
+                                             .pipeline_depth = depth,
+                                             .data_parallel = replicas,
+                                             .profile_seconds = 0.02});
     ASSERT_TRUE(pipeline.ok()) << pipeline.status();
     auto batches = (*pipeline)->UseData(*data_, kSteps);
     ASSERT_TRUE(batches.ok()) << batches.status();
@@ -56,6 +54,8 @@ class MixedDevicesTest : public ::testing::Test {
 
   StatusOr<Graph> model_ = models::Mlp({.input = {8, 8, 1}, .hidden = {48, 32}});
   std::unique_ptr<Dataset> data_ = MakeSyntheticImages({.size = 90, .height = 8, .width = 8});
+  HybridOptimizer optimizer_ = {Sgd{.lr = 0.05, .momentum = 0.9, .nesterov = true},
+                                {.clip_norm = 2}};
   double most_left_ = 0.7;  // of the loss
 };
 
@@ -147,6 +147,57 @@ TEST_F(MixedOpenClTest, PipelineOfALeNetOverOpenClAlone) {
   most_left_ = 0.97;
   ExpectSameCurve({{.device = "opencl", .cores = 1}, {.device = "opencl", .cores = 1}}, 2, 1,
                   kTolerance);
+}
+
+// The same on the emulated libraries (tests/devices/ascend/emulator).
+class MixedAscendTest : public MixedDevicesTest {
+ protected:
+  void SetUp() override { setenv("ASCEND_HOME_PATH", ASCEND_EMULATOR, 1); }
+  // With dropout, which every device draws alike.
+  void UseGpt() {
+    model_ = models::Gpt2(
+        {.layers = 2, .width = 32, .heads = 2, .context = 16, .vocabulary = 29, .dropout = 0.1});
+    data_ = MakeSyntheticTokens({.size = 90, .context = 16, .vocabulary = 29});
+    optimizer_ = {AdamW{.lr = 3e-3, .weight_decay = 0.1}, {.clip_norm = 1}};
+    most_left_ = 0.95;
+  }
+  static constexpr double kTolerance = 1e-4;
+};
+
+TEST_F(MixedAscendTest, PipelineOfAnMlpOverCpuAndAscend) {
+  ExpectSameCurve({{.device = "cpu", .cores = 1}, {.device = "ascend"}}, 2, 1, kTolerance);
+}
+TEST_F(MixedAscendTest, ReplicasOfAnMlpOnCpuAndAscend) {
+  ExpectSameCurve({{.device = "cpu", .cores = 1}, {.device = "ascend"}}, 1, 2, kTolerance);
+}
+TEST_F(MixedAscendTest, PipelineOfAGptOverCpuAndAscend) {
+  UseGpt();
+  ExpectSameCurve({{.device = "cpu", .cores = 1}, {.device = "ascend"}}, 2, 1, kTolerance);
+}
+TEST_F(MixedAscendTest, PipelineOfAGptOverTwoAscends) {
+  UseGpt();
+  ExpectSameCurve({{.device = "ascend"}, {.device = "ascend"}}, 2, 1, kTolerance);
+}
+TEST_F(MixedAscendTest, PipelineOfALlamaOverAscendAndCpu) {
+  UseGpt();
+  model_ = models::Llama({.layers = 2,
+                          .width = 32,
+                          .heads = 4,
+                          .kv_heads = 2,
+                          .ffn = 48,
+                          .context = 16,
+                          .vocabulary = 29});
+  ExpectSameCurve({{.device = "ascend"}, {.device = "cpu", .cores = 1}}, 2, 1, kTolerance);
+}
+TEST_F(MixedAscendTest, PipelineOfALeNetOverAscendAndCpu) {
+  model_ = models::LeNet({});
+  data_ = MakeSyntheticImages({.size = 90});
+  most_left_ = 0.97;
+  ExpectSameCurve({{.device = "ascend"}, {.device = "cpu", .cores = 1}}, 2, 1, kTolerance);
+}
+TEST_F(MixedAscendTest, ReplicasOfAGptOnCpuAndAscend) {
+  UseGpt();
+  ExpectSameCurve({{.device = "cpu", .cores = 1}, {.device = "ascend"}}, 1, 2, kTolerance);
 }
 
 }  // namespace

@@ -1,0 +1,328 @@
+#include "openclaw/devices/ascend/queue.h"
+
+#include <chrono>
+#include <cstring>
+
+#include "openclaw/core/logging.h"
+#include "openclaw/devices/ascend/op.h"
+#include "openclaw/devices/ascend/slice.h"
+
+namespace oc::ascend {
+namespace {
+
+// Of one wait of the following thread, and of all once the queue is being destroyed.
+constexpr int32_t kPatienceMs = 1000;
+constexpr int kLastWaits = 60;
+
+Status Late(double timeout_seconds, const std::string& where) {
+  return absl::DeadlineExceededError(
+      absl::StrCat("wait for an event of ", where, ": nothing after ", timeout_seconds, " s"));
+}
+
+AscendBuffer* BufferOf(const BufferRange& range) {
+  return static_cast<AscendBuffer*>(range.buffer);
+}
+char* AddressOf(const BufferRange& range) { return BufferOf(range)->data() + range.offset; }
+
+}  // namespace
+
+EventPool::~EventPool() {
+  if (!api_->UseDevice(device_).ok()) return;
+  for (AclEvent event : free_) (void)api_->aclrtDestroyEvent(event);
+}
+
+StatusOr<std::shared_ptr<void>> EventPool::Get() {
+  AclEvent event = nullptr;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!free_.empty()) {
+      event = free_.back();
+      free_.pop_back();
+    }
+  }
+  if (event == nullptr) {
+    OC_RETURN_IF_ERROR(api_->ToStatus(api_->aclrtCreateEventExWithFlag(&event, kEventSync),
+                                      "aclrtCreateEventExWithFlag",
+                                      absl::StrCat("ascend:", device_)));
+  }
+  return std::shared_ptr<void>(event, [pool = shared_from_this()](void* e) {
+    std::lock_guard<std::mutex> lock(pool->mutex_);
+    pool->free_.push_back(e);
+  });
+}
+
+void Point::Resolve(Status status) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    done_ = true;
+    status_ = std::move(status);
+  }
+  changed_.notify_all();
+}
+
+bool Point::Ready() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return done_;
+}
+
+Status Point::status() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return status_;
+}
+
+Status Point::Wait(double timeout_seconds) const {
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (!changed_.wait_for(lock, std::chrono::duration<double>(timeout_seconds),
+                         [&] { return done_; })) {
+    return Late(timeout_seconds, where_);
+  }
+  return status_;
+}
+
+bool AscendEvent::Ready() const {
+  const auto p = point();
+  return p != nullptr && p->Ready();
+}
+
+Status AscendEvent::Wait(double timeout_seconds) {
+  const auto begin = std::chrono::steady_clock::now();
+  std::shared_ptr<Point> p;
+  {
+    std::unique_lock<std::mutex> lock(mutex_);
+    if (!recorded_.wait_for(lock, std::chrono::duration<double>(timeout_seconds),
+                            [&] { return point_ != nullptr; })) {
+      return Late(timeout_seconds, "no queue, for it was not recorded");
+    }
+    p = point_;
+  }
+  const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
+  return p->Wait(std::max(0.0, timeout_seconds - spent.count()));
+}
+
+void AscendEvent::Set(std::shared_ptr<Point> point) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    point_ = std::move(point);
+  }
+  recorded_.notify_all();
+}
+
+std::shared_ptr<Point> AscendEvent::point() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return point_;
+}
+
+AscendQueue::AscendQueue(const AscendSlice& slice, std::string name)
+    : slice_(slice), where_(absl::StrCat("queue ", name, " of ", slice.where())) {}
+
+StatusOr<std::unique_ptr<Queue>> AscendQueue::Create(const AscendSlice& slice, std::string name) {
+  std::unique_ptr<AscendQueue> queue(new AscendQueue(slice, std::move(name)));
+  OC_RETURN_IF_ERROR(slice.UseDevice());
+  OC_RETURN_IF_ERROR(slice.api().ToStatus(slice.api().aclrtCreateStream(&queue->stream_),
+                                          "aclrtCreateStream", queue->where_));
+  queue->thread_ = std::thread([raw = queue.get()] { raw->Follow(); });
+  return std::unique_ptr<Queue>(std::move(queue));
+}
+
+// Nothing enqueued may use host memory or buffers that go away afterwards.
+AscendQueue::~AscendQueue() {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    closing_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+  if (stream_ == nullptr || !slice_.UseDevice().ok()) return;
+  (void)slice_.api().aclrtSynchronizeStreamWithTimeout(stream_, kLastWaits * kPatienceMs);
+  const Status status =
+      slice_.api().ToStatus(slice_.api().aclrtDestroyStream(stream_), "aclrtDestroyStream", where_);
+  if (!status.ok()) OC_LOG_WARNING(status.message());
+}
+
+Status AscendQueue::Keep(Status status) {
+  if (first_error_.ok()) first_error_ = status;
+  return status;
+}
+
+Status AscendQueue::CheckRange(const BufferRange& range) const {
+  if (range.buffer == nullptr) return OkStatus();
+  if (BufferOf(range)->slice() != &slice_) {
+    return InvalidArgument(where_, ": a range of a buffer of another slice");
+  }
+  if (range.offset < 0 || range.bytes < 0 || range.bytes > range.buffer->bytes() - range.offset) {
+    return InvalidArgument(where_, ": bytes ", range.offset, " to ", range.offset + range.bytes,
+                           " of a buffer of ", range.buffer->bytes());
+  }
+  return OkStatus();
+}
+
+Status AscendQueue::CopyAsync(char* to, const char* from, int64_t bytes, int32_t kind) const {
+  const auto size = static_cast<size_t>(bytes);
+  return slice_.api().ToStatus(slice_.api().aclrtMemcpyAsync(to, size, from, size, kind, stream_),
+                               "aclrtMemcpyAsync", where_);
+}
+
+Status AscendQueue::FetchChecks(const AscendOp& op, const BufferRange& workspace) {
+  for (const auto& [place, check] : op.checks()) {
+    OC_ASSIGN_OR_RETURN(std::shared_ptr<char> numbers, slice_.staging().Get(kCheckBytes));
+    OC_RETURN_IF_ERROR(
+        CopyAsync(numbers.get(), AddressOf(workspace) + place, kCheckBytes, kMemcpyDeviceToHost));
+    work_.checks.push_back({std::move(numbers), check});
+  }
+  return OkStatus();
+}
+
+Status AscendQueue::Enqueue(PreparedOp& op, std::span<const BufferRange> inputs,
+                            std::span<const BufferRange> outputs, BufferRange workspace) {
+  for (const auto ranges : {inputs, outputs, std::span<const BufferRange>(&workspace, 1)}) {
+    for (const BufferRange& r : ranges) OC_RETURN_IF_ERROR(Keep(CheckRange(r)));
+  }
+  for (const BufferRange& r : outputs) {
+    if (r.buffer != nullptr) BufferOf(r)->Touch(r.offset + r.bytes);
+  }
+  auto& prepared = static_cast<AscendOp&>(op);
+  if (workspace.buffer != nullptr && prepared.workspace_bytes() > 0) {
+    BufferOf(workspace)->Touch(workspace.offset + prepared.workspace_bytes());
+  }
+  OC_RETURN_IF_ERROR(Keep(slice_.UseDevice()));
+  const auto address = [](const BufferRange& r) {
+    return r.buffer == nullptr ? nullptr : AddressOf(r);
+  };
+  std::vector<char*> in, out;
+  for (const BufferRange& r : inputs) in.push_back(address(r));
+  for (const BufferRange& r : outputs) out.push_back(address(r));
+  OC_RETURN_IF_ERROR(Keep(prepared.Run({in, out, address(workspace), stream_})));
+  return Keep(FetchChecks(prepared, workspace));
+}
+
+Status AscendQueue::CopyFromHost(BufferRange to, std::span<const std::byte> from) {
+  if (from.empty()) return OkStatus();
+  to.bytes = static_cast<int64_t>(from.size());
+  OC_RETURN_IF_ERROR(Keep(CheckRange(to)));
+  OC_RETURN_IF_ERROR(Keep(slice_.UseDevice()));
+  BufferOf(to)->Touch(to.offset + to.bytes);
+  auto chunk = slice_.staging().Get(to.bytes);
+  OC_RETURN_IF_ERROR(Keep(chunk.status()));
+  std::memcpy(chunk->get(), from.data(), from.size());
+  OC_RETURN_IF_ERROR(Keep(CopyAsync(AddressOf(to), chunk->get(), to.bytes, kMemcpyHostToDevice)));
+  work_.held.push_back(*std::move(chunk));
+  return OkStatus();
+}
+
+Status AscendQueue::CopyToHost(std::span<std::byte> to, BufferRange from) {
+  if (to.empty()) return OkStatus();
+  from.bytes = static_cast<int64_t>(to.size());
+  OC_RETURN_IF_ERROR(Keep(CheckRange(from)));
+  OC_RETURN_IF_ERROR(Keep(slice_.UseDevice()));
+  auto chunk = slice_.staging().Get(from.bytes);
+  OC_RETURN_IF_ERROR(Keep(chunk.status()));
+  OC_RETURN_IF_ERROR(
+      Keep(CopyAsync(chunk->get(), AddressOf(from), from.bytes, kMemcpyDeviceToHost)));
+  work_.copies.push_back({*std::move(chunk), to});
+  return OkStatus();
+}
+
+Status AscendQueue::Copy(BufferRange to, BufferRange from) {
+  if (from.bytes == 0) return OkStatus();
+  OC_RETURN_IF_ERROR(Keep(CheckRange(from)));
+  OC_RETURN_IF_ERROR(Keep(CheckRange(to)));
+  OC_RETURN_IF_ERROR(Keep(slice_.UseDevice()));
+  BufferOf(to)->Touch(to.offset + from.bytes);
+  return Keep(CopyAsync(AddressOf(to), AddressOf(from), from.bytes, kMemcpyDeviceToDevice));
+}
+
+Status AscendQueue::EnqueueCollective(std::span<const BufferRange> from,
+                                      std::span<const BufferRange> to,
+                                      const std::function<Status(Stream)>& enqueue) {
+  for (const auto ranges : {from, to}) {
+    for (const BufferRange& r : ranges) OC_RETURN_IF_ERROR(Keep(CheckRange(r)));
+  }
+  for (const BufferRange& r : to) {
+    if (r.buffer != nullptr) BufferOf(r)->Touch(r.offset + r.bytes);
+  }
+  OC_RETURN_IF_ERROR(Keep(slice_.UseDevice()));
+  return Keep(enqueue(stream_));
+}
+
+Status AscendQueue::Record(Event& event) {
+  OC_RETURN_IF_ERROR(Keep(slice_.UseDevice()));
+  auto runtime_event = slice_.events().Get();
+  OC_RETURN_IF_ERROR(Keep(runtime_event.status()));
+  const Status status = Keep(slice_.api().ToStatus(
+      slice_.api().aclrtRecordEvent(runtime_event->get(), stream_), "aclrtRecordEvent", where_));
+  Point::Work work;
+  std::swap(work, work_);
+  work.enqueued = first_error_;
+  auto point = std::make_shared<Point>(where_, *std::move(runtime_event), std::move(work));
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    following_.push_back(point);
+  }
+  changed_.notify_all();
+  static_cast<AscendEvent&>(event).Set(std::move(point));
+  return status;
+}
+
+Status AscendQueue::WaitFor(Event& event) {
+  const auto point = static_cast<AscendEvent&>(event).point();
+  if (point == nullptr) {
+    return Keep(FailedPrecondition(where_, " is to wait for an event that was not recorded"));
+  }
+  if (point->Ready()) return Keep(point->status());
+  OC_RETURN_IF_ERROR(Keep(slice_.UseDevice()));
+  OC_RETURN_IF_ERROR(Keep(slice_.api().ToStatus(
+      slice_.api().aclrtStreamWaitEvent(stream_, point->event()), "aclrtStreamWaitEvent", where_)));
+  work_.waited.push_back(point);
+  return OkStatus();
+}
+
+// On the following thread: once the point's work has ended.
+Status AscendQueue::Outcome(Point& point) const {
+  OC_RETURN_IF_ERROR(slice_.UseDevice());
+  int32_t code = kRtEventSyncTimeout;
+  for (int waits = 0; code == kRtEventSyncTimeout && waits < kLastWaits;) {
+    code = slice_.api().aclrtSynchronizeEventWithTimeout(point.event(), kPatienceMs);
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (closing_) ++waits;
+  }
+  const Point::Work& work = point.todo;
+  OC_RETURN_IF_ERROR(work.enqueued);
+  // Their work has ended too; only their threads may be later.
+  for (const auto& before : work.waited) {
+    OC_RETURN_IF_ERROR(before->Wait(kLastWaits));
+  }
+  OC_RETURN_IF_ERROR(slice_.api().ToStatus(code, "run what was enqueued", where_));
+  for (const PendingCheck& pending : work.checks) {
+    int64_t numbers[3] = {0, 0, 0};
+    for (int i = 0; i < 3; ++i) {
+      std::memcpy(&numbers[i], pending.numbers.get() + i * kCheckStride, sizeof(int64_t));
+    }
+    if (numbers[0] == 0) continue;
+    const DataCheck& c = *pending.check;
+    return InvalidArgument(c.what, " ", numbers[2], " at position ", numbers[1], " is outside ",
+                           c.range, " (op ", c.op, ", ", where_, ")");
+  }
+  for (const PendingCopy& copy : work.copies) {
+    std::memcpy(copy.to.data(), copy.from.get(), copy.to.size());
+  }
+  return OkStatus();
+}
+
+void AscendQueue::Follow() {
+  Status earlier;
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [&] { return closing_ || !following_.empty(); });
+    if (following_.empty()) return;
+    const std::shared_ptr<Point> point = std::move(following_.front());
+    following_.pop_front();
+    lock.unlock();
+    Status status = Outcome(*point);
+    if (earlier.ok()) earlier = std::move(status);
+    point->todo = {};  // chunks go back, and every point would keep all that it waited for
+    point->Resolve(earlier);
+    lock.lock();
+  }
+}
+
+}  // namespace oc::ascend
