@@ -299,8 +299,8 @@ Status AscendQueue::Outcome(Point& point) const {
     }
     if (numbers[0] == 0) continue;
     const DataCheck& c = *pending.check;
-    return InvalidArgument(c.what, " ", numbers[2], " at position ", numbers[1], " is outside ",
-                           c.range, " (op ", c.op, ", ", where_, ")");
+    return OutOfRange(c.what, " ", numbers[2], " at position ", numbers[1], " is outside ", c.range,
+                      " (op ", c.op, ", ", where_, ")");
   }
   for (const PendingCopy& copy : work.copies) {
     std::memcpy(copy.to.data(), copy.from.get(), copy.to.size());
