@@ -172,7 +172,13 @@ class CallWatchThread : public CallWatch {
     const auto period = std::chrono::duration<double>(
         std::clamp((options_.timeout_seconds + options_.grace_seconds) / 20, 0.01, 0.25));
     std::unique_lock<std::mutex> lock(mutex_);
+    int64_t before = CoarseNanos();
     while (!changed_.wait_for(lock, period, [this] { return stopping_; })) {
+      // Where this thread stood still, so did the whole process (stopped, or in a debugger): calls
+      // count from then on.
+      const int64_t now = CoarseNanos();
+      if (static_cast<double>(now - before) * 1e-9 > 1 + 4 * period.count()) resumed_ = now;
+      before = now;
       for (Slot* s = slots.load(std::memory_order_acquire); s != nullptr; s = s->next) Look(*s);
     }
   }
@@ -180,7 +186,7 @@ class CallWatchThread : public CallWatch {
   void Look(Slot& s) {
     int64_t began = s.began.load(std::memory_order_acquire);
     if (began <= kNoCall) return;
-    const double seconds = static_cast<double>(CoarseNanos() - began) * 1e-9;
+    const double seconds = static_cast<double>(CoarseNanos() - std::max(began, resumed_)) * 1e-9;
     if (seconds <= Limit(s)) return;
     if (!s.began.compare_exchange_strong(began, kClaimed, std::memory_order_acq_rel)) return;
     const std::string what = Describe(s);
@@ -197,6 +203,7 @@ class CallWatchThread : public CallWatch {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool stopping_ = false;  // guarded by mutex_
+  int64_t resumed_ = 0;    // when the process was last seen to go on after a stop
   std::thread thread_;     // last: it uses all others
 };
 

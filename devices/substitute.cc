@@ -50,6 +50,7 @@ class SubstituteSlice : public Slice {
     if (support.supported || request.accumulate != 0) return support;
     auto substitute = MakeSubstitute(request);
     if (!substitute.ok()) {
+      if (!absl::IsUnimplemented(substitute.status())) return substitute.status();
       absl::StrAppend(&support.reason, "; ", substitute.status().message());
       return support;
     }
@@ -60,7 +61,7 @@ class SubstituteSlice : public Slice {
     auto own = slice_->Prepare(request);
     if (own.ok() || !absl::IsUnimplemented(own.status())) return own;
     auto substitute = MakeSubstitute(request);
-    if (substitute.ok()) return substitute;
+    if (!absl::IsUnimplemented(substitute.status())) return substitute;
     return Unimplemented(own.status().message(), "; ", substitute.status().message());
   }
 
@@ -73,18 +74,17 @@ class SubstituteSlice : public Slice {
     if (depth == kDeepest) return own;
     auto decomposed =
         MakeDecomposedOp(request, [&](const OpRequest& r) { return PrepareHere(r, depth + 1); });
-    if (decomposed.ok()) return decomposed;
+    if (!absl::IsUnimplemented(decomposed.status())) return decomposed;
     return Unimplemented(own.status().message(), "; ", decomposed.status().message());
   }
 
   StatusOr<std::unique_ptr<PreparedOp>> MakeSubstitute(const OpRequest& request) {
     auto decomposed =
         MakeDecomposedOp(request, [&](const OpRequest& r) { return PrepareHere(r, 1); });
-    if (decomposed.ok()) return decomposed;
-    if (!host_) return decomposed.status();
+    if (!absl::IsUnimplemented(decomposed.status()) || !host_) return decomposed;
     OC_ASSIGN_OR_RETURN(Slice * host, host_());
-    auto moved = MakeHostOp(request, *slice_, *host, timeout_seconds_);
-    if (moved.ok()) return moved;
+    auto moved = MakeHostOp(request, *slice_, *host, staging_, timeout_seconds_);
+    if (!absl::IsUnimplemented(moved.status())) return moved;
     return Unimplemented(decomposed.status().message(), "; on ", host->kind(), ": ",
                          moved.status().message());
   }
@@ -92,6 +92,7 @@ class SubstituteSlice : public Slice {
   std::unique_ptr<Slice> slice_;
   SubstituteHost host_;
   double timeout_seconds_;
+  const std::shared_ptr<HostStaging> staging_ = std::make_shared<HostStaging>();
 };
 
 }  // namespace

@@ -234,6 +234,7 @@ StatusOr<std::unique_ptr<SubstituteOp>> MakeDecomposedOp(const OpRequest& reques
   Decomposer decomposer(request, graph, inputs, results);
   auto made = decomposer.Run(prepare);
   if (!made.ok()) {
+    if (!absl::IsUnimplemented(made.status())) return made.status();
     return Unimplemented("the decomposition of ", def.name, ": ", made.status().message());
   }
   auto op = std::make_unique<DecomposedOp>(std::move(made->first), made->second);
@@ -245,7 +246,8 @@ namespace {
 
 class HostOp : public SubstituteOp {
  public:
-  HostOp(Slice& host, double timeout_seconds) : host_(host), timeout_seconds_(timeout_seconds) {}
+  HostOp(Slice& host, std::shared_ptr<HostStaging> staging, double timeout_seconds)
+      : host_(host), staging_(std::move(staging)), timeout_seconds_(timeout_seconds) {}
 
   Status Init(const OpRequest& request, Slice& device) {
     OC_ASSIGN_OR_RETURN(op_, host_.Prepare(request));
@@ -264,12 +266,11 @@ class HostOp : public SubstituteOp {
       outputs_.push_back(updated >= 0 ? inputs_[updated] : place(request.outputs[i].bytes()));
     }
     workspace_ = place(op_->workspace_bytes());
-    OC_ASSIGN_OR_RETURN(staging_, host_.Allocate(std::max<int64_t>(size, kAlignment)));
-    for (auto* list : {&inputs_, &outputs_}) {
-      for (BufferRange& r : *list) r.buffer = staging_.get();
+    std::lock_guard<std::mutex> lock(staging_->mutex);
+    if (staging_->buffer == nullptr || staging_->buffer->bytes() < size) {
+      OC_ASSIGN_OR_RETURN(staging_->buffer, host_.Allocate(std::max<int64_t>(size, kAlignment)));
     }
-    workspace_.buffer = staging_.get();
-    if (host_.HostView({staging_.get(), 0, kAlignment}).empty()) {
+    if (host_.HostView({staging_->buffer.get(), 0, kAlignment}).empty()) {
       return FailedPrecondition("ops that a device lacks cannot run on ", host_.kind(),
                                 ": the host cannot touch its memory");
     }
@@ -282,7 +283,12 @@ class HostOp : public SubstituteOp {
 
   Status Enqueue(Queue& queue, std::span<const BufferRange> inputs,
                  std::span<const BufferRange> outputs, BufferRange) override {
-    std::lock_guard<std::mutex> lock(mutex_);  // one staging memory
+    std::lock_guard<std::mutex> lock(staging_->mutex);
+    // Another op may have made it larger since.
+    for (auto* list : {&inputs_, &outputs_}) {
+      for (BufferRange& r : *list) r.buffer = staging_->buffer.get();
+    }
+    workspace_.buffer = staging_->buffer.get();
     for (size_t i = 0; i < inputs.size(); ++i) {
       OC_RETURN_IF_ERROR(queue.CopyToHost(host_.HostView(inputs_[i]),
                                           {inputs[i].buffer, inputs[i].offset, inputs_[i].bytes}));
@@ -303,10 +309,9 @@ class HostOp : public SubstituteOp {
 
  private:
   Slice& host_;
+  const std::shared_ptr<HostStaging> staging_;  // before the queue, which ends first
   const double timeout_seconds_;
-  std::mutex mutex_;
   std::unique_ptr<PreparedOp> op_;
-  std::unique_ptr<Buffer> staging_;  // before the queue, which ends first
   std::unique_ptr<Queue> queue_;
   std::unique_ptr<Event> done_, copied_;
   std::vector<BufferRange> inputs_, outputs_;
@@ -317,11 +322,13 @@ class HostOp : public SubstituteOp {
 }  // namespace
 
 StatusOr<std::unique_ptr<SubstituteOp>> MakeHostOp(const OpRequest& request, Slice& device,
-                                                   Slice& host, double timeout_seconds) {
+                                                   Slice& host,
+                                                   std::shared_ptr<HostStaging> staging,
+                                                   double timeout_seconds) {
   if (request.def->opaque_outputs != 0 || request.accumulate != 0) {
     return Unimplemented("this variant of ", request.def->name, " cannot run elsewhere");
   }
-  auto op = std::make_unique<HostOp>(host, timeout_seconds);
+  auto op = std::make_unique<HostOp>(host, std::move(staging), timeout_seconds);
   OC_RETURN_IF_ERROR(op->Init(request, device));
   return op;
 }

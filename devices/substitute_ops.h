@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <mutex>
 
 #include "openclaw/devices/device.h"
 
@@ -25,9 +26,17 @@ using PrepareFunction = std::function<StatusOr<std::unique_ptr<PreparedOp>>(cons
 StatusOr<std::unique_ptr<SubstituteOp>> MakeDecomposedOp(const OpRequest& request,
                                                          const PrepareFunction& prepare);
 
-// The op on `host`, with copies through memory of `host`. `device` makes the events that tell when
-// copies are done. kUnimplemented: `host` lacks it too, or it has outputs in a form of its own.
+// Memory of the host for the operands of one op at a time: as large as the largest needs.
+struct HostStaging {
+  std::mutex mutex;  // held while an op runs
+  std::unique_ptr<Buffer> buffer;
+};
+
+// The op on `host`, with copies through `staging`. `device` makes the events that tell when copies
+// are done. kUnimplemented: `host` lacks it too, or it has outputs in a form of its own.
 StatusOr<std::unique_ptr<SubstituteOp>> MakeHostOp(const OpRequest& request, Slice& device,
-                                                   Slice& host, double timeout_seconds);
+                                                   Slice& host,
+                                                   std::shared_ptr<HostStaging> staging,
+                                                   double timeout_seconds);
 
 }  // namespace oc

@@ -2,6 +2,7 @@
 #include <filesystem>
 
 #include "openclaw/core/logging.h"
+#include "openclaw/devices/substitute.h"
 #include "openclaw/launcher/commands.h"
 #include "openclaw/launcher/config/cluster_file.h"
 #include "openclaw/partitioner/costs.h"
@@ -42,8 +43,23 @@ Status MeasureFor(VcuSpec& v, const DeviceRegistry& registry, const TrainingGrap
     return no_costs(
         absl::StrCat("it has ", v.threads, " threads, this machine's ", v.device, " ", threads));
   }
-  OC_ASSIGN_OR_RETURN(auto slice,
+  OC_ASSIGN_OR_RETURN(auto bare,
                       devices[0]->CreateSlice({.threads = v.threads, .options = v.options}));
+  // As in training, what it lacks is made up for.
+  std::vector<std::unique_ptr<Device>> cpus;
+  std::unique_ptr<Slice> cpu;
+  SubstituteHost host;
+  if (v.device != "cpu") {
+    host = [&]() -> StatusOr<Slice*> {
+      if (cpu == nullptr) {
+        OC_ASSIGN_OR_RETURN(const DeviceLeaf* cpu_leaf, registry.Find("cpu"));
+        OC_ASSIGN_OR_RETURN(cpus, cpu_leaf->discover());
+        OC_ASSIGN_OR_RETURN(cpu, cpus[0]->CreateSlice({.threads = 1}));
+      }
+      return cpu.get();
+    };
+  }
+  const auto slice = WithSubstitutes(std::move(bare), std::move(host));
   if (v.kind.empty()) v.kind = slice->kind();
   if (v.kind != slice->kind()) {
     return no_costs(absl::StrCat("this machine measures kind ", slice->kind()));

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "openclaw/core/clock.h"
 #include "openclaw/partitioner/plan_search.h"
 #include "openclaw/partitioner/program/verify.h"
 #include "openclaw/partitioner/schedules/schedule.h"
@@ -69,11 +70,17 @@ StatusOr<std::vector<BatchShape>> BatchShapes(const PartitionOptions& o, int vcu
 
 StatusOr<PlannedProgram> DynamicGraphPartitioner::Realize(Plan plan,
                                                           const PartitionOptions& options) const {
+  OC_ASSIGN_OR_RETURN(PlannedProgram planned, Try(std::move(plan), options));
+  OC_RETURN_IF_ERROR(Verify(planned.program, cluster_));
+  return planned;
+}
+
+StatusOr<PlannedProgram> DynamicGraphPartitioner::Try(Plan plan,
+                                                      const PartitionOptions& options) const {
   PlannedProgram planned;
   planned.plan = std::move(plan);
   OC_ASSIGN_OR_RETURN(planned.program,
                       Lower({graph_, update_, planned.plan, cluster_, costs_}, options.lower));
-  OC_RETURN_IF_ERROR(Verify(planned.program, cluster_));
   OC_ASSIGN_OR_RETURN(planned.simulation,
                       Simulate(planned.program, cluster_, costs_, options.simulate));
   Predict(planned.simulation, planned.program, cluster_, costs_, planned.plan);
@@ -82,32 +89,32 @@ StatusOr<PlannedProgram> DynamicGraphPartitioner::Realize(Plan plan,
 
 namespace {
 
-std::vector<std::string> Advice(const Plan& plan, const ClusterSpec& cluster) {
-  std::vector<std::string> advice, idle;
-  std::set<int> used;
-  size_t places = 0;
-  for (const StagePlan& s : plan.stages) {
-    used.insert(s.vcus.begin(), s.vcus.end());
-    places = std::max(places, s.vcus.size());
-  }
+std::vector<std::string> Advice(const Plan& plan, const PlanCandidate& candidate,
+                                const ClusterSpec& cluster) {
+  std::set<int> used, placed;
+  for (const StagePlan& s : plan.stages) used.insert(s.vcus.begin(), s.vcus.end());
+  for (const std::vector<int>& stage : candidate.vcus) placed.insert(stage.begin(), stage.end());
+  std::vector<std::string> outside, slow;
   for (int v = 0; v < cluster.size(); ++v) {
-    if (used.count(v) == 0) idle.push_back(cluster.vcus[v].name);
+    if (used.count(v) == 0) (placed.count(v) == 0 ? outside : slow).push_back(cluster.vcus[v].name);
   }
-  if (idle.empty()) return advice;
-  const std::string who =
-      absl::StrCat(absl::StrJoin(idle, ", "), idle.size() == 1 ? " has" : " have");
-  if (static_cast<int>(places * plan.stages.size()) < cluster.size() &&
-      cluster.size() % plan.stages.size() != 0) {
+  const auto who = [](const std::vector<std::string>& names) {
+    return absl::StrCat(absl::StrJoin(names, ", "), names.size() == 1 ? " has" : " have",
+                        " no part in it: ");
+  };
+  std::vector<std::string> advice;
+  if (!outside.empty()) {
     advice.push_back(
-        absl::StrCat(who, " no part in it: ", plan.stages.size(), " stages x ", places,
-                     " replicas take ", used.size(), " of ", cluster.size(),
+        absl::StrCat(who(outside), candidate.vcus.size(), " stages x ", candidate.vcus[0].size(),
+                     " replicas take ", placed.size(), " of ", cluster.size(),
                      " VCUs; choose pipeline_depth and data_parallel so that their product is ",
                      cluster.size()));
-  } else {
-    advice.push_back(
-        absl::StrCat(who, " no part in it: with a micro-batch there the step would take longer (",
-                     plan.micro_batches,
-                     " micro-batches a step; more of them, or smaller ones, may change that)"));
+  }
+  if (!slow.empty()) {
+    advice.push_back(absl::StrCat(
+        who(slow), "with a micro-batch there the step would take longer (", plan.micro_batches,
+        " micro-batches a step; more of them, or smaller ones, may "
+        "change that)"));
   }
   return advice;
 }
@@ -135,9 +142,11 @@ StatusOr<PlannedProgram> DynamicGraphPartitioner::Partition(const PartitionOptio
   OC_ASSIGN_OR_RETURN(const std::vector<BatchShape> shapes, BatchShapes(options, cluster_.size()));
   OC_ASSIGN_OR_RETURN(const PlanSearch search,
                       PlanSearch::Create(graph_, update_, cluster_, costs_, options));
+  const double begin = NowSeconds();
+  const auto late = [&] { return NowSeconds() - begin > options.search_seconds; };
   std::optional<Best> best;
   const auto try_candidate = [&](const PlanCandidate& candidate, double gain) -> Status {
-    OC_ASSIGN_OR_RETURN(PlannedProgram planned, Realize(search.ToPlan(candidate), options));
+    OC_ASSIGN_OR_RETURN(PlannedProgram planned, Try(search.ToPlan(candidate), options));
     const double rate = RateOf(planned);
     if (!best.has_value() || rate > best->rate * (1 + gain)) {
       best = Best{candidate, std::move(planned), rate};
@@ -150,14 +159,20 @@ StatusOr<PlannedProgram> DynamicGraphPartitioner::Partition(const PartitionOptio
       if (options.schedule != "auto" && options.schedule != schedule.name) continue;
       if (options.schedule == "auto" && shape.pipeline_depth == 1 && best.has_value()) continue;
       auto candidates = search.Candidates(search.Adjusted(shape), schedule.name);
-      Status status = candidates.status();
-      for (size_t i = 0; status.ok() && i < std::min(kTried, candidates->size()); ++i) {
-        status = try_candidate((*candidates)[i], 0);
+      if (!candidates.ok()) {
+        // Another shape may fit the memory; other errors are the same for all.
+        reason = candidates.status();
+        if (!absl::IsResourceExhausted(reason) && shapes.size() == 1) return reason;
+        continue;
       }
-      if (status.ok()) continue;
-      // Another shape may fit the memory; other errors are the same for all.
-      if (!absl::IsResourceExhausted(status) && shapes.size() == 1) return status;
-      reason = status;
+      size_t tried = 0;
+      for (const PlanCandidate& candidate : *candidates) {
+        if (tried == kTried || (best.has_value() && late())) break;
+        const Status status = try_candidate(candidate, 0);
+        // One whose memory is short, or whose cut is none, says nothing about the next.
+        if (!status.ok()) reason = status;
+        if (!absl::IsResourceExhausted(status)) ++tried;
+      }
     }
   }
   if (!best.has_value()) {
@@ -166,17 +181,18 @@ StatusOr<PlannedProgram> DynamicGraphPartitioner::Partition(const PartitionOptio
   }
   // A plan that takes unlike VCUs to be alike must not learn better from the simulator.
   const int climbs = options.balance == Balance::kEven ? 0 : kClimbs;
-  for (int tried = 0; tried < climbs;) {
+  for (int tried = 0; tried < climbs && !late();) {
     const double rate = best->rate;
     for (const PlanCandidate& neighbour : search.Neighbours(best->candidate)) {
-      if (tried++ == climbs) break;
+      if (tried++ == climbs || late()) break;
       // One that does not fit, or that its schedule cannot run, is passed by.
       try_candidate(neighbour, kGain).IgnoreError();
       if (best->rate > rate) break;
     }
     if (best->rate == rate) break;
   }
-  best->planned.plan.advice = Advice(best->planned.plan, cluster_);
+  OC_RETURN_IF_ERROR(Verify(best->planned.program, cluster_));
+  best->planned.plan.advice = Advice(best->planned.plan, best->candidate, cluster_);
   return std::move(best->planned);
 }
 

@@ -28,6 +28,7 @@ struct PartitionOptions {
   std::string schedule = "auto";
   std::vector<std::string> stages;  // modules to cut after; empty: by cost
   Balance balance = Balance::kMeasured;
+  double search_seconds = 5;  // about how long better plans are looked for once there is one
   LowerOptions lower;
   SimulateOptions simulate;
 };
@@ -56,8 +57,8 @@ class DynamicGraphPartitioner {
                           const CostTable& costs)
       : graph_(graph), update_(update), cluster_(cluster), costs_(costs) {}
 
-  // Tries every allowed shape and schedule, each with its best stage split and shares, lowers,
-  // verifies and simulates them, improves the fastest by samples a second step by step, and returns
+  // Tries every allowed shape and schedule, each with its best stage split and shares: lowers and
+  // simulates them, improves the fastest by samples a second step by step, verifies it and returns
   // it. kResourceExhausted where none fits: says by how much, and what would.
   StatusOr<PlannedProgram> Partition(const PartitionOptions& options) const;
 
@@ -65,6 +66,9 @@ class DynamicGraphPartitioner {
   StatusOr<PlannedProgram> Realize(Plan plan, const PartitionOptions& options) const;
 
  private:
+  // Realize without the verifier, for plans of which most are dropped.
+  StatusOr<PlannedProgram> Try(Plan plan, const PartitionOptions& options) const;
+
   const Graph& graph_;
   const Graph* update_;
   const ClusterSpec& cluster_;

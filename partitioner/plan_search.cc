@@ -94,14 +94,20 @@ StatusOr<PlanCandidate> PlanSearch::CandidateOf(const BatchShape& shape,
   const int depth = shape.pipeline_depth, replicas = shape.data_parallel;
   StageSplitOptions split{.micro_batches = shape.micro_batches,
                           .least_share = std::min(least_share(), shape.micro_batches / replicas)};
-  const int per_replica = (shape.micro_batches + replicas - 1) / replicas;
   for (int s = 0; s < depth; ++s) {
     std::vector<const StageCosts*> costs;
+    std::vector<double> seconds;
     int64_t memory = INT64_MAX;
     for (int v : placement[s]) {
       costs.push_back(&CostsOf(v));
+      seconds.push_back(costs.back()->Seconds(0, units()));
       memory = std::min(memory, cluster_.vcus[v].memory_bytes);
     }
+    // The largest share, before the cut is known.
+    const std::vector<int> shares =
+        alike_ ? EvenShares(replicas, shape.micro_batches)
+               : FastestShares(seconds, shape.micro_batches, split.least_share);
+    const int per_replica = *std::max_element(shares.begin(), shares.end());
     split.costs.push_back(std::move(costs));
     split.memory_bytes.push_back(memory);
     split.in_flight.push_back(schedule == "gpipe" ? per_replica : std::min(per_replica, depth - s));
@@ -143,7 +149,7 @@ StatusOr<std::vector<PlanCandidate>> PlanSearch::Candidates(const BatchShape& sh
                                                             const std::string& schedule) const {
   std::vector<Placement> placements =
       Placements(cluster_, shape.pipeline_depth, shape.data_parallel);
-  if (alike_) placements.resize(1);
+  if (options_.balance == Balance::kEven) placements.resize(1);
   std::vector<PlanCandidate> candidates;
   Status reason;
   for (const Placement& placement : placements) {

@@ -146,6 +146,10 @@ class Cluster::HostSubstitutes {
 };
 
 void Cluster::EndProcess(Health& health, const Status& why) {
+  // A stuck thread may hold a stream's lock, or the log's: then this ends the process, the hard
+  // way.
+  std::signal(SIGALRM, SIG_DFL);
+  alarm(4);
   OC_LOG_ERROR(why.message());
   Heartbeat* heartbeat = nullptr;
   {
@@ -153,9 +157,6 @@ void Cluster::EndProcess(Health& health, const Status& why) {
     heartbeat = health.heartbeat;
   }
   if (heartbeat != nullptr) heartbeat->Leave(why);
-  // A stuck thread may hold a stream's lock: then this ends the process, the hard way.
-  std::signal(SIGALRM, SIG_DFL);
-  alarm(2);
   std::fflush(nullptr);
   std::_Exit(1);
 }
@@ -164,6 +165,7 @@ Cluster::~Cluster() {
   if (heartbeat_ != nullptr) heartbeat_->Stop();
   // Watched: a device may hang in these as well.
   vcus_.clear();
+  substitutes_ = nullptr;
   devices_.clear();
   watch_ = nullptr;
 }
@@ -241,7 +243,12 @@ StatusOr<Cluster> Cluster::Discover(const DiscoverOptions& options) {
     ++sharers[device_of.back()];
   }
   // Where ops go that a device lacks and that have no decomposition.
-  cluster.substitutes_ = std::make_shared<HostSubstitutes>((*cpus)[0]);
+  Device* host_device = nullptr;
+  if (registry.Find("cpu").ok()) {
+    OC_ASSIGN_OR_RETURN(const std::vector<Device*>* host_devices, devices_of("cpu"));
+    host_device = (*host_devices)[0];
+    cluster.substitutes_ = std::make_shared<HostSubstitutes>(host_device);
+  }
   std::vector<VcuSpec> mine;
   std::vector<std::unique_ptr<Slice>> slices;
   bool shared = false;
@@ -269,11 +276,11 @@ StatusOr<Cluster> Cluster::Discover(const DiscoverOptions& options) {
       return Annotate(made.status(), absl::StrCat("cluster.", i % entries));
     }
     SubstituteHost host;  // what the host's own slices lack has nowhere else to go
-    if (&device != (*cpus)[0]) {
+    if (host_device != nullptr && info.leaf != "cpu") {
       host = [s = cluster.substitutes_] { return s->Get(); };
     }
     std::unique_ptr<Slice> slice =
-        WithSubstitutes(*std::move(made), std::move(host), options.timeout_seconds);
+        WithSubstitutes(*std::move(made), std::move(host), kDeviceShare * options.timeout_seconds);
     mine.push_back({.name = absl::StrCat(wanted[i].device, ":", job.rank(), ".", mine.size()),
                     .device = wanted[i].device,
                     .kind = slice->kind(),

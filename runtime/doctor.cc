@@ -151,7 +151,9 @@ Finding Describe(const DeviceInfo& info, const std::vector<parity::Trained>& tra
 // In a child process: tells a finding a line.
 void ExamineLeaf(const std::string& name, const DeviceRegistry& registry, double timeout_seconds,
                  const Tell& tell) {
-  const auto say = [&](const json& line) { tell(line.dump() + "\n"); };
+  const auto say = [&](const json& line) {
+    tell(line.dump(-1, ' ', false, json::error_handler_t::replace) + "\n");
+  };
   say({{"stage", "its devices were looked for"}});
   const auto leaf = registry.Find(name);
   StatusOr<std::vector<std::unique_ptr<Device>>> devices =
@@ -308,7 +310,7 @@ std::string ToText(const Diagnosis& diagnosis) {
 std::string ToJson(const Diagnosis& diagnosis) {
   json j = {{"ok", diagnosis.ok()}, {"findings", json::array()}};
   for (const Finding& f : diagnosis.findings) j["findings"].push_back(ToJson(f));
-  return j.dump(1) + "\n";
+  return j.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace oc

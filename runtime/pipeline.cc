@@ -61,6 +61,8 @@ PartitionOptions PartitionOptionsOf(const PipelineOptions& options) {
   o.schedule = options.schedule;
   o.stages = options.stages;
   o.balance = options.balance;
+  // The other processes wait for the plan.
+  o.search_seconds = std::min(o.search_seconds, options.timeout_seconds / 3);
   o.lower.scratch_bytes = [](int members, int64_t bytes) {
     return AllReduceScratchBytes(members, bytes, DType::kF32);
   };

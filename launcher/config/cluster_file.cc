@@ -39,6 +39,7 @@ void ReadVcu(const YamlValue& value, const std::string& path, Errors* errors,
   Section section(&value, path, errors);
   VcuSpec vcu;
   int count = 1;
+  vcu.threads = 0;
   section.String("name", &vcu.name);
   section.String("device", &vcu.device);
   section.String("kind", &vcu.kind);
@@ -194,6 +195,9 @@ StatusOr<ClusterSpec> ParseCluster(const std::string& text, const std::string& s
   OC_RETURN_IF_ERROR(errors.ToStatus());
   ReadLinks(links, root.where, need_links, &errors, &cluster);
   OC_RETURN_IF_ERROR(errors.ToStatus());
+  for (VcuSpec& v : cluster.vcus) {
+    if (need_links && v.threads == 0) v.threads = 1;
+  }
   const Status valid = cluster.Validate();
   if (!valid.ok()) return Annotate(valid, source);
   return cluster;

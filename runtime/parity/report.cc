@@ -136,7 +136,7 @@ std::string ToJson(const Report& report) {
   }
   for (const Pair& pair : report.pairs) j["pairs"].push_back(ToJson(pair));
   for (const Lack& l : report.absent) j["absent"].push_back(ToJson(l));
-  return j.dump(1) + "\n";
+  return j.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace oc::parity

@@ -6,7 +6,7 @@
 namespace oc::parity {
 namespace {
 
-// A registry of this one device.
+// A registry of this one device, and of the processors, for ops that it lacks.
 DeviceRegistry Alone(const std::string& name, size_t index, const DeviceRegistry& registry) {
   DeviceRegistry alone;
   alone.Add({name, [name, index, &registry]() -> StatusOr<std::vector<std::unique_ptr<Device>>> {
@@ -19,6 +19,7 @@ DeviceRegistry Alone(const std::string& name, size_t index, const DeviceRegistry
                one.push_back(std::move(devices[index]));
                return one;
              }});
+  if (const auto cpu = registry.Find("cpu"); name != "cpu" && cpu.ok()) alone.Add(**cpu);
   return alone;
 }
 

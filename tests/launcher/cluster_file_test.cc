@@ -66,6 +66,7 @@ vcus:
   EXPECT_EQ((*entries)[0].cores, 2);
   EXPECT_EQ((*entries)[0].memory_bytes, int64_t{4} << 30);
   EXPECT_EQ((*entries)[2].device, "sim");
+  EXPECT_EQ((*entries)[2].cores, 0);  // an even share
   EXPECT_EQ((*entries)[2].options.at("dtypes"), "f32,i32");
   const auto only = ParseCluster("vcus: [{device: cpu, memory: 1GiB, host: b}]", "c.yaml");
   ASSERT_TRUE(only.ok());

@@ -3,7 +3,7 @@
 #include "leaves.h"
 #include "openclaw/devices/plugin.h"
 
-namespace oc::conformance {
+namespace oc::parity {
 
 // On the emulated libraries (tests/devices/ascend/emulator), whatever is installed.
 std::vector<LeafUnderTest> LeavesUnderTest() {
@@ -13,4 +13,4 @@ std::vector<LeafUnderTest> LeavesUnderTest() {
   return {{std::move(leaf).value(), {1}}};
 }
 
-}  // namespace oc::conformance
+}  // namespace oc::parity
