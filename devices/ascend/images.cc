@@ -87,19 +87,54 @@ class Spread {
   const View dx_, image_;
 };
 
+// The first position of each window that lies within the image: [1, out height, out width, 1].
+View FirstInside(Plan& plan, const Windows& s) {
+  const auto first = [](const ops::WindowAxis& axis, int64_t window) {
+    int64_t k = 0;
+    while (axis.Position(window, k) < 0) ++k;
+    return k;
+  };
+  std::vector<int64_t> positions;
+  for (int64_t i = 0; i < s.out_height; ++i) {
+    for (int64_t j = 0; j < s.out_width; ++j) {
+      positions.push_back(first(s.h, i) * s.w.kernel + first(s.w, j));
+    }
+  }
+  return plan.Constant(positions, {1, s.out_height, s.out_width, 1});
+}
+
+// The first largest; what is no number wins, so that it is not hidden.
 Status MaxPool(const OpRequest& r, Plan& plan) {
   OC_ASSIGN_OR_RETURN(const ops::Window2d window, ops::Pool2dWindow(r.attrs));
   const Windows windows(r.inputs[0].shape, r.outputs[0].shape, window);
   const View y = plan.OutF32(0), index = plan.Reserve(DType::kI32, y.dims);
-  const View larger = plan.Reserve(DType::kBool, y.dims);
+  const View better = plan.Reserve(DType::kBool, y.dims);
+  const View x_number = plan.Reserve(DType::kBool, y.dims);
+  const View y_number = plan.Reserve(DType::kBool, y.dims);
   const View image = windows.Pad(plan, plan.InF32(0), -INFINITY);
-  plan.Copy(windows.At(image, 0, 0), y);
-  plan.Clear(index);
-  for (int64_t k = 1; k < windows.positions(); ++k) {
+  int64_t begin = 0;
+  if (windows.h.before == 0 && windows.w.before == 0) {
+    // Each window begins within the image, for padding is smaller than the kernel.
+    plan.Copy(windows.At(image, 0, 0), y);
+    plan.Clear(index);
+    begin = 1;
+  } else {
+    // What lies around the image is never better than this, so no place there is chosen.
+    plan.Call(Operator::kInplaceFillScalar, {y, Number{-INFINITY}});
+    plan.Call(Operator::kCast, {FirstInside(plan, windows).Expanded(y.dims), DType::kI32, index});
+  }
+  plan.Call(Operator::kEqTensor, {y, y, y_number});
+  for (int64_t k = begin; k < windows.positions(); ++k) {
     const View x = windows.At(image, k / windows.w.kernel, k % windows.w.kernel);
-    plan.Call(Operator::kGtTensor, {x, y, larger});
-    plan.Call(Operator::kSWhere, {larger, x, y, y});
-    plan.Call(Operator::kInplaceMaskedFillScalar, {index, larger, Whole{k}});
+    // better = x > y or (y is a number and x is not); y_number: as y is after this.
+    plan.Call(Operator::kEqTensor, {x, x, x_number});
+    plan.Call(Operator::kLogicalAnd, {x_number, y_number, x_number});
+    plan.Call(Operator::kBitwiseXorTensor, {x_number, y_number, y_number});
+    plan.Call(Operator::kGtTensor, {x, y, better});
+    plan.Call(Operator::kLogicalOr, {better, y_number, better});
+    plan.Copy(x_number, y_number);
+    plan.Call(Operator::kSWhere, {better, x, y, y});
+    plan.Call(Operator::kInplaceMaskedFillScalar, {index, better, Whole{k}});
   }
   plan.Call(Operator::kCast, {index, DType::kU8, plan.Out(1)});
   return OkStatus();

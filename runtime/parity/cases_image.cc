@@ -1,4 +1,6 @@
 // Convolutions, pools and batch norm.
+#include <cmath>
+
 #include "openclaw/runtime/parity/cases.h"
 
 namespace oc::parity {
@@ -97,6 +99,19 @@ void AddPools(std::vector<OpCase>& cases) {
     cases.push_back({.op = "max_pool2d",
                      .name = p.name + " with ties",
                      .inputs = {Whole(p.x, -2, 1)},
+                     .attrs = attrs,
+                     .gradient = false});
+    // What is no number is not hidden, and nothing around the image is chosen, though nothing
+    // within it is larger.
+    cases.push_back(
+        {.op = "max_pool2d",
+         .name = p.name + " without numbers",
+         .inputs = {Values(p.x, {1, NAN, -INFINITY, 2, INFINITY, -1, NAN, 0, -3, 1, 4})},
+         .attrs = attrs,
+         .gradient = false});
+    cases.push_back({.op = "max_pool2d",
+                     .name = p.name + " of the least",
+                     .inputs = {Constant(p.x, -INFINITY)},
                      .attrs = attrs,
                      .gradient = false});
     const auto output = BuiltinOps()->Find("max_pool2d")->infer({{{DType::kF32, p.x}}, attrs});
