@@ -66,6 +66,7 @@ enum : int32_t {
   kRtContextNull = 107002,
   kRtStreamContext = 107003,
   kRtInvalidHandle = 107017,
+  kRtWaitTimeout = 107019,
   kRtFeatureNotSupport = 207000,
   kRtMemoryAllocation = 207001,
   kRtMemoryFree = 207002,

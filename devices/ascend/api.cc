@@ -125,6 +125,7 @@ Status Api::ToStatus(int32_t code, const char* function, const std::string& wher
     case kRtNoDevice:
     case kRtInvalidDeviceId:
       return FailedPrecondition(message, ": npu-smi info lists the devices that are there");
+    case kRtWaitTimeout:
     case kRtStreamSyncTimeout:
     case kRtEventSyncTimeout:
       return absl::DeadlineExceededError(message);

@@ -11,28 +11,50 @@ constexpr int32_t kFreeTimeoutMs = 60000;
 
 }  // namespace
 
+Status Budget::Take(int64_t bytes, const std::string& what) {
+  const int64_t before = taken_.fetch_add(bytes);
+  if (bytes_ == 0 || before + bytes <= bytes_) return OkStatus();
+  taken_.fetch_sub(bytes);
+  return ResourceExhausted(what, ": the budget is ", bytes_, ", of which ", before, " are taken");
+}
+
 StatusOr<std::unique_ptr<DeviceMemory>> DeviceMemory::Create(std::shared_ptr<const Api> api,
-                                                             int device, int64_t bytes,
-                                                             const std::string& where) {
+                                                             int device,
+                                                             std::shared_ptr<Budget> budget,
+                                                             int64_t bytes,
+                                                             const std::string& what) {
   OC_RETURN_IF_ERROR(api->UseDevice(device));
+  OC_RETURN_IF_ERROR(budget->Take(bytes, what));
+  std::unique_ptr<DeviceMemory> memory(new DeviceMemory(api, device, std::move(budget), bytes));
   const auto capacity = static_cast<size_t>(std::max<int64_t>(64, (bytes + 63) / 64 * 64));
   void* data = nullptr;
   OC_RETURN_IF_ERROR(
-      api->ToStatus(api->aclrtMalloc(&data, capacity, kMallocHugeFirst), "aclrtMalloc", where));
-  std::unique_ptr<DeviceMemory> memory(new DeviceMemory(api, device, static_cast<char*>(data)));
+      api->ToStatus(api->aclrtMalloc(&data, capacity, kMallocHugeFirst), "aclrtMalloc", what));
+  memory->data_ = static_cast<char*>(data);
   OC_RETURN_IF_ERROR(
-      api->ToStatus(api->aclrtMemset(data, capacity, 0, capacity), "aclrtMemset", where));
+      api->ToStatus(api->aclrtMemset(data, capacity, 0, capacity), "aclrtMemset", what));
   return memory;
 }
 
-// The runtime frees at once, under whatever still runs.
 DeviceMemory::~DeviceMemory() {
-  Status status = api_->UseDevice(device_);
+  const Status status = Free();
   if (status.ok()) {
-    (void)api_->aclrtSynchronizeDeviceWithTimeout(kFreeTimeoutMs);
-    status = api_->ToStatus(api_->aclrtFree(data_), "aclrtFree", absl::StrCat("ascend:", device_));
+    budget_->Give(bytes_);
+  } else {
+    OC_LOG_WARNING(bytes_, " bytes are not freed: ", status.message());
   }
-  if (!status.ok()) OC_LOG_WARNING(status.message());
+}
+
+// The runtime frees at once, under whatever still runs.
+Status DeviceMemory::Free() {
+  if (data_ == nullptr) return OkStatus();
+  const std::string where = absl::StrCat("ascend:", device_);
+  OC_RETURN_IF_ERROR(api_->UseDevice(device_));
+  const Status ended = api_->ToStatus(api_->aclrtSynchronizeDeviceWithTimeout(kFreeTimeoutMs),
+                                      "aclrtSynchronizeDeviceWithTimeout", where);
+  // What failed has ended too.
+  if (absl::IsDeadlineExceeded(ended)) return ended;
+  return api_->ToStatus(api_->aclrtFree(data_), "aclrtFree", where);
 }
 
 Staging::~Staging() {

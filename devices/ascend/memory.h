@@ -12,22 +12,43 @@
 
 namespace oc::ascend {
 
-// Freed with the object, once the device has ended what it runs.
+// What a slice may take of its device's memory. Thread-safe.
+class Budget {
+ public:
+  // 0: as much as there is.
+  explicit Budget(int64_t bytes) : bytes_(bytes) {}
+  // kResourceExhausted, of `what`, where that is beyond it.
+  Status Take(int64_t bytes, const std::string& what);
+  void Give(int64_t bytes) { taken_.fetch_sub(bytes); }
+
+ private:
+  const int64_t bytes_;
+  std::atomic<int64_t> taken_{0};
+};
+
+// Freed with the object, once the device has ended what it runs. Where it does not end, the memory
+// is left as it is, for what runs may write there: it stays taken, and a warning says so.
 class DeviceMemory {
  public:
-  // Zeroed. kResourceExhausted where the device has no more.
+  // Zeroed. kResourceExhausted where the budget or the device has no more. `what`: for messages.
   static StatusOr<std::unique_ptr<DeviceMemory>> Create(std::shared_ptr<const Api> api, int device,
-                                                        int64_t bytes, const std::string& where);
+                                                        std::shared_ptr<Budget> budget,
+                                                        int64_t bytes, const std::string& what);
   ~DeviceMemory();
   DeviceMemory(const DeviceMemory&) = delete;
   char* data() const { return data_; }
 
  private:
-  DeviceMemory(std::shared_ptr<const Api> api, int device, char* data)
-      : api_(std::move(api)), device_(device), data_(data) {}
+  DeviceMemory(std::shared_ptr<const Api> api, int device, std::shared_ptr<Budget> budget,
+               int64_t bytes)
+      : api_(std::move(api)), device_(device), budget_(std::move(budget)), bytes_(bytes) {}
+  Status Free();
+
   const std::shared_ptr<const Api> api_;
   const int device_;
-  char* const data_;
+  const std::shared_ptr<Budget> budget_;
+  const int64_t bytes_;  // taken of the budget
+  char* data_ = nullptr;
 };
 
 // Pinned host memory in chunks that are used again. A copy between a device and other memory of the

@@ -33,8 +33,10 @@ StatusOr<std::unique_ptr<PreparedOp>> AscendOp::Create(const AscendSlice& slice,
   OC_RETURN_IF_ERROR(op->MakeCalls(slice, request, plan));
   if (const auto& constants = plan.constants(); !constants.empty()) {
     const auto bytes = static_cast<int64_t>(constants.size());
-    OC_ASSIGN_OR_RETURN(op->constants_, DeviceMemory::Create(slice.shared_api(), slice.device(),
-                                                             bytes, op->where_));
+    OC_ASSIGN_OR_RETURN(
+        op->constants_,
+        DeviceMemory::Create(slice.shared_api(), slice.device(), slice.budget(), bytes,
+                             absl::StrCat("keep ", bytes, " bytes of constants of ", op->where_)));
     OC_RETURN_IF_ERROR(slice.api().ToStatus(
         slice.api().aclrtMemcpy(op->constants_->data(), constants.size(), constants.data(),
                                 constants.size(), kMemcpyHostToDevice),

@@ -17,10 +17,8 @@ class AscendSlice;
 
 class AscendBuffer : public Buffer {
  public:
-  AscendBuffer(const AscendSlice* slice, std::unique_ptr<DeviceMemory> memory, int64_t bytes,
-               std::shared_ptr<std::atomic<int64_t>> used)
-      : slice_(slice), memory_(std::move(memory)), bytes_(bytes), used_(std::move(used)) {}
-  ~AscendBuffer() override { used_->fetch_sub(bytes_); }
+  AscendBuffer(const AscendSlice* slice, std::unique_ptr<DeviceMemory> memory, int64_t bytes)
+      : slice_(slice), memory_(std::move(memory)), bytes_(bytes) {}
   int64_t bytes() const override { return bytes_; }
   char* data() const { return memory_->data(); }
   const AscendSlice* slice() const { return slice_; }
@@ -37,7 +35,6 @@ class AscendBuffer : public Buffer {
   const AscendSlice* slice_;
   std::unique_ptr<DeviceMemory> memory_;
   int64_t bytes_;
-  std::shared_ptr<std::atomic<int64_t>> used_;
   std::atomic<int64_t> high_water_{0};
 };
 

@@ -24,6 +24,7 @@ Status CheckDTypes(const OpRequest& request) {
 AscendSlice::AscendSlice(SliceParts parts)
     : parts_(std::move(parts)),
       where_(absl::StrCat("ascend:", parts_.device, ", ", parts_.kind)),
+      budget_(std::make_shared<Budget>(parts_.memory_bytes)),
       staging_(std::make_shared<Staging>(parts_.api, parts_.device)),
       events_(std::make_shared<EventPool>(parts_.api, parts_.device)) {
   for (const auto add :
@@ -39,19 +40,9 @@ std::vector<DType> AscendSlice::dtypes() const { return {std::begin(kDTypes), st
 StatusOr<std::unique_ptr<Buffer>> AscendSlice::Allocate(int64_t bytes) {
   const std::string what = absl::StrCat("allocate ", bytes, " bytes on ", where_);
   if (bytes < 0) return InvalidArgument(what);
-  const int64_t before = used_->fetch_add(bytes);
-  if (parts_.memory_bytes > 0 && before + bytes > parts_.memory_bytes) {
-    used_->fetch_sub(bytes);
-    return ResourceExhausted(what, ": the budget is ", parts_.memory_bytes, ", of which ", before,
-                             " are taken");
-  }
-  auto memory = DeviceMemory::Create(parts_.api, parts_.device, bytes, what);
-  if (!memory.ok()) {
-    used_->fetch_sub(bytes);
-    return memory.status();
-  }
-  return std::unique_ptr<Buffer>(
-      std::make_unique<AscendBuffer>(this, *std::move(memory), bytes, used_));
+  OC_ASSIGN_OR_RETURN(std::unique_ptr<DeviceMemory> memory,
+                      DeviceMemory::Create(parts_.api, parts_.device, budget_, bytes, what));
+  return std::unique_ptr<Buffer>(std::make_unique<AscendBuffer>(this, std::move(memory), bytes));
 }
 
 StatusOr<std::unique_ptr<Queue>> AscendSlice::CreateQueue(const std::string& name) {

@@ -34,6 +34,7 @@ class AscendSlice : public Slice {
   const Api& api() const { return *parts_.api; }
   const std::shared_ptr<const Api>& shared_api() const { return parts_.api; }
   int device() const { return parts_.device; }
+  const std::shared_ptr<Budget>& budget() const { return budget_; }
   Staging& staging() const { return *staging_; }
   EventPool& events() const { return *events_; }
   // "ascend:0, ascend/MODEL/24u", for messages.
@@ -44,9 +45,9 @@ class AscendSlice : public Slice {
 
   const SliceParts parts_;
   const std::string where_;
+  const std::shared_ptr<Budget> budget_;
   const std::shared_ptr<Staging> staging_;
   const std::shared_ptr<EventPool> events_;
-  const std::shared_ptr<std::atomic<int64_t>> used_ = std::make_shared<std::atomic<int64_t>>(0);
   PlanRegistry plans_;
 };
 

@@ -105,6 +105,41 @@ TEST_F(AscendTest, MemoryIsZeroAndWithinTheBudget) {
   EXPECT_THAT(std::string(full.message()), AllOf(HasSubstr("aclrtMalloc"), HasSubstr("ascend:0")));
 }
 
+TEST_F(AscendTest, WhatAnOpKeepsIsOfTheBudget) {
+  // For each window where it begins: 8192 bytes.
+  const OpRequest pool = Request("max_pool2d", {{DType::kF32, {1, 32, 32, 1}}},
+                                 {{"kernel", std::vector<int64_t>{3, 3}},
+                                  {"stride", std::vector<int64_t>{1, 1}},
+                                  {"padding", std::vector<int64_t>{1, 1, 1, 1}}});
+  auto slice = MakeSlice(*device_, {.threads = 1, .memory_bytes = 10000});
+  auto buffer = slice->Allocate(4000);
+  ASSERT_TRUE(buffer.ok()) << buffer.status();
+  const Status refused = slice->Prepare(pool).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(refused.message()),
+              AllOf(HasSubstr("constants"), HasSubstr("max_pool2d"), HasSubstr("4000 are taken")));
+  buffer->reset();
+  {
+    auto op = slice->Prepare(pool);
+    ASSERT_TRUE(op.ok()) << op.status();
+    EXPECT_EQ(slice->Allocate(4000).status().code(), absl::StatusCode::kResourceExhausted);
+  }
+  EXPECT_TRUE(slice->Allocate(10000).ok());
+}
+
+// Freed, it would be given to others while the device writes there.
+TEST_F(AscendTest, MemoryThatTheDeviceStillUsesStaysTaken) {
+  auto slice = MakeSlice(*device_, {.threads = 1, .memory_bytes = 1 << 10});
+  auto buffer = slice->Allocate(1000);
+  ASSERT_TRUE(buffer.ok()) << buffer.status();
+  setenv("ASCEND_EMULATOR_BUSY", "1", 1);
+  buffer->reset();
+  unsetenv("ASCEND_EMULATOR_BUSY");
+  const Status refused = slice->Allocate(1000).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("1000 are taken"));
+}
+
 TEST_F(AscendTest, TellsHowFarABufferWasWritten) {
   auto buffer = slice_->Allocate(4096);
   auto queue = slice_->CreateQueue("test");

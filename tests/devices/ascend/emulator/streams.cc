@@ -1,6 +1,7 @@
 #include "streams.h"
 
 #include <chrono>
+#include <cstdlib>
 #include <map>
 
 #include "memory.h"
@@ -166,6 +167,9 @@ EMULATOR_EXPORT int32_t aclrtSynchronizeStreamWithTimeout(void* handle, int32_t 
 EMULATOR_EXPORT int32_t aclrtSynchronizeDeviceWithTimeout(int32_t milliseconds) {
   if (const int32_t status = CheckThread("aclrtSynchronizeDevice"); status != 0) return status;
   if (!ValidTimeout(milliseconds)) return Fail(kRtParamInvalid, "a timeout of 0");
+  if (std::getenv("ASCEND_EMULATOR_BUSY") != nullptr) {
+    return Fail(kRtStreamSyncTimeout, "aclrtSynchronizeDevice: work is pending");
+  }
   std::vector<std::shared_ptr<EmulatedStream>> streams;
   {
     Handles& h = TheHandles();
