@@ -1,6 +1,7 @@
 #include "openclaw/runtime/doctor.h"
 
 #include <absl/strings/str_format.h>
+#include <absl/strings/str_join.h>
 #include <sched.h>
 #include <unistd.h>
 
@@ -135,6 +136,13 @@ Finding Describe(const DeviceInfo& info, const std::vector<parity::Trained>& tra
     const bool finite = std::all_of(t.losses.begin(), t.losses.end(),
                                     [](double loss) { return std::isfinite(loss); });
     absl::StrAppendFormat(&f.what, "; trains %s: loss %.4f", t.model, t.losses.back());
+    if (!t.substituted.empty()) {
+      f.level = std::max(f.level, Level::kNote);
+      absl::StrAppend(&f.what, " without kernels of ", absl::StrJoin(t.substituted, ", "),
+                      ", which are decomposed or run on the host");
+      if (f.remedy.empty())
+        f.remedy = "stages whose ops it has run faster there (ocl plan lists them)";
+    }
     if (!finite) {
       f.level = Level::kFault;
       f.remedy = "ocl doctor --parity tells which op is wrong";

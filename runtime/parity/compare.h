@@ -40,6 +40,8 @@ struct Trained {
   std::vector<double> losses;      // by step
   std::vector<Tensor> parameters;  // after the last step, by name
   std::vector<std::string> names;
+  // Ops that the device lacks: decomposed there or run on the host, by name.
+  std::set<std::string> substituted;
 };
 // Every model, on device number `device` of the leaf.
 std::vector<Trained> TrainModels(const std::string& leaf, size_t device,

@@ -41,6 +41,9 @@ Status Train(const Graph& model, const Dataset& data, const DeviceRegistry& regi
                                .data_parallel = 1,
                                .timeout_seconds = options.timeout_seconds,
                                .profile_seconds = 0.02}));
+  for (const Substitute& s : pipeline->plan().substitutes) {
+    trained.substituted.insert(s.op.substr(0, s.op.find('@')));
+  }
   OC_ASSIGN_OR_RETURN(const Batches batches, pipeline->UseData(data, options.training_steps));
   for (const Batch& batch : batches) {
     OC_ASSIGN_OR_RETURN(const StepResult step, pipeline->Step(batch));
