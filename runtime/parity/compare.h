@@ -1,7 +1,11 @@
 // For the parts of runtime/parity: how differences add up.
 #pragma once
 
+#include <set>
+#include <string>
+#include <vector>
 #include "openclaw/core/tensor.h"
+
 #include "openclaw/runtime/parity/parity.h"
 
 namespace oc::parity {
