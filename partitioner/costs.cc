@@ -6,6 +6,11 @@
 
 namespace oc {
 
+std::string CommandKey(const std::string& kind) { return absl::StrCat("command() on ", kind); }
+std::string CopyKey(int64_t bytes, const std::string& kind) {
+  return absl::StrCat("host_copy(", bytes, ") on ", kind);
+}
+
 CostRequest RequestOf(const Graph& graph, const Node& node, uint32_t accumulate,
                       const std::string& kind) {
   CostRequest r{.def = node.def, .attrs = node.attrs, .accumulate = accumulate};

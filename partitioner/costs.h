@@ -25,6 +25,13 @@ struct CostRequest {
 std::vector<CostRequest> MissingCosts(const Graph& graph, const Graph* update,
                                       const std::string& kind, const CostTable& table);
 
+// Costs of a kind of VCU that are no op's; entries where the device works apart from the host. The
+// first: from the last op of a command to the host's notice of its end. The second: a copy of so
+// many bytes between device and host, for one of kCopyBytes.
+std::string CommandKey(const std::string& kind);
+std::string CopyKey(int64_t bytes, const std::string& kind);
+inline constexpr int64_t kCopyBytes[2] = {4 << 10, 4 << 20};
+
 // The request of one node.
 CostRequest RequestOf(const Graph& graph, const Node& node, uint32_t accumulate,
                       const std::string& kind);

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "openclaw/graph/cost_key.h"
+#include "openclaw/partitioner/costs.h"
 
 namespace oc {
 namespace {
@@ -24,6 +26,28 @@ double CollectiveSeconds(const Program& program, const ClusterSpec& cluster, con
   return worst;
 }
 
+// What a VCU's distance from the host adds.
+struct HostDistance {
+  double command_seconds = 0;
+  std::optional<LinkCurve> copies;  // where the host cannot touch the memory
+  double Copy(int64_t bytes) const { return copies.has_value() ? copies->Seconds(bytes) : 0; }
+};
+
+HostDistance DistanceOf(const std::string& kind, const CostTable& costs) {
+  HostDistance distance;
+  if (const CostEntry* command = costs.Find(CommandKey(kind))) {
+    distance.command_seconds = command->seconds;
+  }
+  LinkCurve curve;
+  for (int64_t bytes : kCopyBytes) {
+    if (const CostEntry* copy = costs.Find(CopyKey(bytes, kind))) {
+      curve.points.push_back({bytes, copy->seconds});
+    }
+  }
+  if (curve.points.size() == 2) distance.copies = std::move(curve);
+  return distance;
+}
+
 }  // namespace
 
 StatusOr<Simulation> Simulate(const Program& program, const ClusterSpec& cluster,
@@ -42,21 +66,36 @@ StatusOr<Simulation> Simulate(const Program& program, const ClusterSpec& cluster
       segment_seconds[vcu].push_back(seconds);
     }
   }
+  std::vector<HostDistance> distance;
+  for (const VcuSpec& v : cluster.vcus) distance.push_back(DistanceOf(v.kind, costs));
   const auto duration = [&](int vcu, const Command& c) {
     const double overhead = options.command_overhead_seconds;
+    const HostDistance& host = distance[vcu];
+    const auto fed = [&](int64_t bytes) {
+      return host.copies.has_value() ? host.Copy(bytes) : bytes / options.host_bytes_per_second;
+    };
     switch (c.kind) {
       case CommandKind::kCompute:
-        return overhead + segment_seconds[vcu][c.segment];
+        return overhead + host.command_seconds + segment_seconds[vcu][c.segment];
       case CommandKind::kSend:
-        return overhead + cluster.link(vcu, c.peer).Seconds(c.reads[0].bytes);
+        return overhead + host.Copy(c.reads[0].bytes) +
+               cluster.link(vcu, c.peer).Seconds(c.reads[0].bytes);
       case CommandKind::kRecv:
-        return overhead + cluster.link(c.peer, vcu).Seconds(c.writes[0].bytes);
-      case CommandKind::kCollective:
-        return overhead + CollectiveSeconds(program, cluster, c);
+        return overhead + host.Copy(c.writes[0].bytes) +
+               cluster.link(c.peer, vcu).Seconds(c.writes[0].bytes);
+      case CommandKind::kCollective: {
+        // All go as fast as the one that is farthest from its host.
+        double copies = 0;
+        const int64_t bytes = c.writes.empty() ? 0 : c.writes[0].bytes;
+        for (int member : program.groups[c.group].vcus) {
+          copies = std::max(copies, 2 * distance[member].Copy(bytes));
+        }
+        return overhead + copies + CollectiveSeconds(program, cluster, c);
+      }
       case CommandKind::kFeed:
-        return overhead + c.writes[0].bytes / options.host_bytes_per_second;
+        return overhead + fed(c.writes[0].bytes);
       case CommandKind::kSnapshot:
-        return overhead + c.reads[0].bytes / options.host_bytes_per_second;
+        return overhead + fed(c.reads[0].bytes);
       case CommandKind::kCopy:
         return overhead + c.reads[0].bytes / options.host_bytes_per_second;
     }
