@@ -167,10 +167,16 @@ EMULATOR_EXPORT int32_t aclnnInplaceAddGetWorkspaceSize(aclTensor* self, const a
   op.In(self, kAllTypes).In(other, kAllTypes).NotNull(alpha, "alpha").SameType(self, other);
   op.Broadcast(self, {self, other});
   op.Require(ScalarFits(self, alpha), "alpha of floats beside whole numbers");
-  const double factor = alpha == nullptr ? 1 : alpha->value;
+  const aclScalar factor = alpha == nullptr ? aclScalar{} : *alpha;
   return op.Done([factor](const std::vector<View>& v) {
+    const bool whole = IsWhole(v[0].dtype);
     Walk<2>(v[0].dims, {&v[0], &v[1]}, [&](const At2& at) {
-      Store(v[0], at[0], Load(v[0], at[0]) + factor * Load(v[1], at[1]));
+      if (whole) {
+        const int64_t added = WrappedProduct(factor.integer, LoadWhole(v[1], at[1]));
+        StoreWhole(v[0], at[0], WrappedSum(LoadWhole(v[0], at[0]), added));
+      } else {
+        Store(v[0], at[0], Load(v[0], at[0]) + factor.value * Load(v[1], at[1]));
+      }
     });
   });
 }
