@@ -168,6 +168,9 @@ struct Ready {
 };
 
 int32_t Check(const Request& r, void* comm, void* stream, Ready& ready) {
+  if (const int32_t fault = FaultOf("ASCEND_EMULATOR_HCCL_FAULT"); fault != kHcclSuccess) {
+    return Fail(fault, std::string(r.what) + ": a fault");
+  }
   ready.comm = Find(comm);
   if (ready.comm == nullptr) return Fail(kHcclPointer, std::string(r.what) + ": no communicator");
   int32_t status = kAclSuccess;
