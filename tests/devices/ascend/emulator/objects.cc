@@ -128,7 +128,7 @@ int32_t Bind(const std::string& what, const aclTensor* t, int device, std::vecto
   return kAclSuccess;
 }
 
-// Whether a tensor of the call begins within the output and the other way round.
+// Whether no other tensor of the call reaches into the output.
 bool LiesApart(const aclTensor* output, const std::vector<const aclTensor*>& tensors) {
   const auto begin = [](const aclTensor* t) {
     return static_cast<const char*>(t->data) + t->offset * static_cast<int64_t>(SizeOf(t->dtype));
@@ -196,7 +196,7 @@ int32_t Launch(const char* op, void* workspace, uint64_t size, aclOpExecutor* ex
   for (const size_t index : executor->apart) {
     const aclTensor* output = executor->tensors[index];
     if (output != nullptr && !LiesApart(output, executor->tensors)) {
-      return Fail(kAclnnParamInvalid, what + ": an output over another tensor of the call");
+      return Fail(kAclnnInner, what + ": an output over another tensor of the call");
     }
   }
   stream->Push([bound = std::move(bound), workspace, needed = executor->workspace,

@@ -38,6 +38,11 @@ Operator& Operator::Out(const aclTensor* t, Types types) {
   return In(t, types);
 }
 
+Operator& Operator::OptionalOut(const aclTensor* t, Types types) {
+  outputs_.push_back(tensors_.size());
+  return Optional(t, types);
+}
+
 Operator& Operator::Elementwise() {
   elementwise_ = true;
   return *this;

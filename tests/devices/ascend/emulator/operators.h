@@ -43,6 +43,7 @@ class Operator {
   Operator& Elementwise();
   // May be null.
   Operator& Optional(const aclTensor* t, Types types);
+  Operator& OptionalOut(const aclTensor* t, Types types);
   Operator& NotNull(const void* argument, const char* what);
   Operator& Require(bool condition, const char* what);
   // The operands broadcast to `out`.
