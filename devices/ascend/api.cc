@@ -132,8 +132,18 @@ Status Api::ToStatus(int32_t code, const char* function, const std::string& wher
     // The arguments of an operator: not of a type or shape that it takes on this device.
     case kAclnnParamInvalid:
       return Unimplemented(message);
-    case kRtAicoreException:
+    // The device, or what runs on it, has failed.
     case kRtLostHeartbeat:
+    case kRtAicoreTimeout:
+    case kRtAicoreException:
+    case kRtAicpuTimeout:
+    case kRtAicpuException:
+    case kRtVectorCoreTimeout:
+    case kRtVectorCoreException:
+    case kRtVectorCoreTrapException:
+    case kRtDeviceMemoryError:
+    case kRtHbmEccError:
+    case kRtLinkError:
     case kRtDrvInternalError:
       return absl::UnavailableError(message);
     default:
@@ -154,6 +164,13 @@ Status Api::HcclStatus(int32_t result, const char* function, const std::string& 
       return Unimplemented(message);
     case kHcclParameter:
       return InvalidArgument(message);
+    case kHcclMemory:
+    case kHcclOutOfMemory:
+      return ResourceExhausted(message);
+    // Another rank, or the way to it, has failed.
+    case kHcclNetwork:
+    case kHcclRemote:
+      return absl::AbortedError(message);
     case kHcclUnavailable:
       return absl::UnavailableError(message);
     default:

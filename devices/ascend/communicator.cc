@@ -1,11 +1,22 @@
 #include "openclaw/devices/ascend/communicator.h"
 
+#include <algorithm>
 #include <chrono>
+#include <thread>
 
 #include "openclaw/core/logging.h"
 
 namespace oc::ascend {
 namespace {
+
+constexpr std::chrono::seconds kLeaving(60);
+constexpr std::chrono::milliseconds kRetry(10);
+
+// Of averages: elements that are divided at once, and how many sizes of rests are kept ready.
+constexpr int64_t kPart = int64_t{1} << 20;
+constexpr size_t kMostScalers = 64;
+// Two copies of a part in f32, and some for the operators.
+constexpr int64_t kDivideBytes = 2 * kPart * 4 + (int64_t{1} << 16);
 
 void* AddressOf(const BufferRange& r) {
   return r.buffer == nullptr ? nullptr : static_cast<AscendBuffer*>(r.buffer)->data() + r.offset;
@@ -116,9 +127,37 @@ Communicator::Communicator(AscendSlice& slice, const HcclApi& hccl, Comm comm, u
       where_(absl::StrCat("rank ", rank, " of ", size, ", ", slice.where())) {}
 
 Communicator::~Communicator() {
-  Status status = slice_.UseDevice();
-  if (status.ok()) status = HcclStatus(hccl_.HcclCommDestroy(comm_), "HcclCommDestroy");
-  if (!status.ok()) OC_LOG_WARNING(status.message());
+  const auto deadline = std::chrono::steady_clock::now() + kLeaving;
+  Status status = End(deadline);
+  if (absl::IsDeadlineExceeded(status)) {
+    // Calls that still run may use them.
+    for (auto& [stream, used] : used_) (void)used.workspace.release();
+    for (auto& [key, op] : scalers_) (void)op.release();
+  } else {
+    status = Destroy(deadline);
+  }
+  if (!status.ok()) OC_LOG_WARNING("leave the group: ", status.message());
+}
+
+Status Communicator::End(std::chrono::steady_clock::time_point deadline) const {
+  for (const auto& [raw, used] : used_) {
+    const auto stream = used.stream.lock();
+    if (stream == nullptr) continue;  // a queue ends its work before it goes
+    const Status ended = stream->Synchronize(deadline);
+    if (absl::IsDeadlineExceeded(ended)) return Annotate(ended, where_);
+  }
+  return OkStatus();
+}
+
+Status Communicator::Destroy(std::chrono::steady_clock::time_point deadline) {
+  OC_RETURN_IF_ERROR(slice_.UseDevice());
+  while (true) {
+    const int32_t result = hccl_.HcclCommDestroy(comm_);
+    if (result != kHcclAgain || std::chrono::steady_clock::now() >= deadline) {
+      return HcclStatus(result, "HcclCommDestroy");
+    }
+    std::this_thread::sleep_for(kRetry);
+  }
 }
 
 Status Communicator::HcclStatus(int32_t result, const char* function) const {
@@ -134,9 +173,34 @@ StatusOr<uint64_t> Communicator::Count(const BufferRange& range, DType dtype,
   return static_cast<uint64_t>(range.bytes / size);
 }
 
-Status Communicator::CheckQueue(const AscendQueue& queue) const {
-  if (&queue.slice() == &slice_) return OkStatus();
-  return InvalidArgument("a collective on a queue of another slice (", where_, ")");
+Status Communicator::CheckQueue(const AscendQueue& queue) {
+  if (&queue.slice() != &slice_) {
+    return InvalidArgument("a collective on a queue of another slice (", where_, ")");
+  }
+  const OwnedStream* key = queue.stream().get();
+  if (const auto found = used_.find(key); found != used_.end() && !found->second.stream.expired()) {
+    return OkStatus();
+  }
+  // Those that are gone have ended, and another may lie where one was.
+  std::erase_if(used_, [](const auto& entry) { return entry.second.stream.expired(); });
+  used_[key].stream = queue.stream();
+  return OkStatus();
+}
+
+StatusOr<PreparedOp*> Communicator::Scaler(int64_t count, DType dtype) {
+  if (scalers_.size() >= kMostScalers && !scalers_.contains({count, dtype})) {
+    OC_RETURN_IF_ERROR(End(std::chrono::steady_clock::now() + kLeaving));
+    scalers_.clear();
+  }
+  std::unique_ptr<PreparedOp>& scaler = scalers_[{count, dtype}];
+  if (scaler == nullptr) {
+    static const std::shared_ptr<const OpRegistry> ops = BuiltinOps();
+    const TensorType type{dtype, {count}};
+    OpRequest request{.def = ops->Find("scale"), .inputs = {type}, .outputs = {type}};
+    request.attrs.Set("factor", 1.0 / size_);
+    OC_ASSIGN_OR_RETURN(scaler, slice_.Prepare(request));
+  }
+  return scaler.get();
 }
 
 Status Communicator::Divide(AscendQueue& queue, const BufferRange& from, const BufferRange& to,
@@ -144,17 +208,22 @@ Status Communicator::Divide(AscendQueue& queue, const BufferRange& from, const B
   if (!IsFloat(dtype)) {
     return Unimplemented("an average of ", Name(dtype), "; there is one of floats (", where_, ")");
   }
-  Scaler& scaler = scalers_[{from.bytes, dtype}];
-  if (scaler.op == nullptr) {
-    static const std::shared_ptr<const OpRegistry> ops = BuiltinOps();
-    const TensorType type{dtype, {from.bytes / SizeInBytes(dtype)}};
-    OpRequest request{.def = ops->Find("scale"), .inputs = {type}, .outputs = {type}};
-    request.attrs.Set("factor", 1.0 / size_);
-    OC_ASSIGN_OR_RETURN(scaler.op, slice_.Prepare(request));
-    OC_ASSIGN_OR_RETURN(scaler.workspace, slice_.Allocate(scaler.op->workspace_bytes()));
+  std::unique_ptr<Buffer>& workspace = used_[queue.stream().get()].workspace;
+  const int64_t part = kPart * SizeInBytes(dtype);
+  for (int64_t begin = 0; begin < from.bytes; begin += part) {
+    const int64_t bytes = std::min(part, from.bytes - begin);
+    OC_ASSIGN_OR_RETURN(PreparedOp * scaler, Scaler(bytes / SizeInBytes(dtype), dtype));
+    const int64_t wanted = scaler->workspace_bytes();
+    if (wanted > 0 && (workspace == nullptr || workspace->bytes() < wanted)) {
+      workspace.reset();
+      OC_ASSIGN_OR_RETURN(workspace, slice_.Allocate(std::max(kDivideBytes, wanted)));
+    }
+    const BufferRange in{from.buffer, from.offset + begin, bytes};
+    const BufferRange out{to.buffer, to.offset + begin, bytes};
+    OC_RETURN_IF_ERROR(queue.Enqueue(*scaler, std::span(&in, 1), std::span(&out, 1),
+                                     {workspace.get(), 0, wanted}));
   }
-  return queue.Enqueue(*scaler.op, std::span(&from, 1), std::span(&to, 1),
-                       {scaler.workspace.get(), 0, scaler.op->workspace_bytes()});
+  return OkStatus();
 }
 
 // HCCL has no average: what it sums is divided before, so that narrow sums do not overflow.

@@ -25,6 +25,8 @@ class Communicator {
   static StatusOr<std::unique_ptr<Communicator>> Join(AscendSlice& slice, const uint8_t* id,
                                                       uint32_t rank, uint32_t size,
                                                       double timeout_seconds);
+  // Waits for the calls that were enqueued on queues which are still there. What does not end
+  // within a minute stays as it is, and a warning says so.
   ~Communicator();
   Communicator(const Communicator&) = delete;
 
@@ -40,17 +42,25 @@ class Communicator {
   Status AsyncError() const;
 
  private:
-  // Multiplies by 1 / size.
-  struct Scaler {
-    std::unique_ptr<PreparedOp> op;
-    std::unique_ptr<Buffer> workspace;
+  // A queue that calls were enqueued on.
+  struct Used {
+    std::weak_ptr<OwnedStream> stream;
+    std::unique_ptr<Buffer> workspace;  // of averages; null: none yet
   };
 
   Communicator(AscendSlice& slice, const HcclApi& hccl, Comm comm, uint32_t rank, uint32_t size);
   // Elements; an error that names the call where the bytes are no whole number of them.
   StatusOr<uint64_t> Count(const BufferRange& range, DType dtype, const char* what) const;
-  Status CheckQueue(const AscendQueue& queue) const;
+  // Notes that the queue is used.
+  Status CheckQueue(const AscendQueue& queue);
+  // What multiplies so many elements by 1 / size.
+  StatusOr<PreparedOp*> Scaler(int64_t count, DType dtype);
+  // A part at a time, so that the workspace is bounded.
   Status Divide(AscendQueue& queue, const BufferRange& from, const BufferRange& to, DType dtype);
+  // kDeadlineExceeded where a call does not end in time.
+  Status End(std::chrono::steady_clock::time_point deadline) const;
+  // Leaves the group; retries while it is in use.
+  Status Destroy(std::chrono::steady_clock::time_point deadline);
   Status HcclStatus(int32_t result, const char* function) const;
 
   AscendSlice& slice_;
@@ -58,7 +68,8 @@ class Communicator {
   const Comm comm_;
   const uint32_t size_;
   const std::string where_;  // "rank 1 of 2, ascend:1, ..."
-  std::map<std::pair<int64_t, DType>, Scaler> scalers_;
+  std::map<std::pair<int64_t, DType>, std::unique_ptr<PreparedOp>> scalers_;  // by elements
+  std::map<const OwnedStream*, Used> used_;
 };
 
 }  // namespace oc::ascend

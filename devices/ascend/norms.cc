@@ -29,10 +29,15 @@ Status LayerNormGradInput(const OpRequest& r, Plan& plan) {
   const bool has_gamma = r.inputs.size() == 5;
   const int mean = has_gamma ? 3 : 2;
   const View gamma = has_gamma ? plan.InF32(2) : Filled(plan, x.dims[1], 1);
+  const View out = AsRows(plan.OutF32(0));
+  // The output may lie where dy does, which the operator is not known to allow.
+  const bool may_overlap = out.place.kind == Place::kOutput;
+  const View dx = may_overlap ? plan.Reserve(DType::kF32, out.dims) : out;
   plan.Call(Operator::kLayerNormBackward,
             {AsRows(plan.InF32(0)), x, Ints{{x.dims[1]}}, Column(plan.InF32(mean)),
-             Column(plan.InF32(mean + 1)), gamma, NoTensor{}, Bools{{true, false, false}},
-             AsRows(plan.OutF32(0)), NoTensor{}, NoTensor{}});
+             Column(plan.InF32(mean + 1)), gamma, NoTensor{}, Bools{{true, false, false}}, dx,
+             NoTensor{}, NoTensor{}});
+  if (may_overlap) plan.Copy(dx, out);
   return OkStatus();
 }
 

@@ -18,7 +18,7 @@ Status AscendOp::MakeCalls(const AscendSlice& slice, const OpRequest& request, c
     calls_.push_back(std::move(call));
   }
   scratch_ = plan.workspace_bytes();
-  workspace_bytes_ = scratch_ + (scratch_bytes + 63) / 64 * 64;
+  workspace_bytes_ = scratch_ + (scratch_bytes == 0 ? 0 : RoomFor(scratch_bytes));
   return OkStatus();
 }
 
@@ -73,11 +73,10 @@ Status AscendOp::Run(const Call& call) {
     return InvalidArgument("a workspace that is not 32-byte aligned (", where_, ")");
   }
   std::lock_guard<std::mutex> lock(mutex_);
-  std::vector<char*> addresses;
   for (const auto& ready : calls_) {
-    addresses.clear();
-    for (const Place& place : ready->places()) addresses.push_back(AddressOf(place, call));
-    OC_RETURN_IF_ERROR(ready->Launch(addresses, call.workspace + scratch_, call.stream));
+    addresses_.clear();
+    for (const Place& place : ready->places()) addresses_.push_back(AddressOf(place, call));
+    OC_RETURN_IF_ERROR(ready->Launch(addresses_, call.workspace + scratch_, call.stream));
   }
   return OkStatus();
 }

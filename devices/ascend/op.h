@@ -42,8 +42,9 @@ class AscendOp : public PreparedOp {
   std::vector<std::unique_ptr<ReadyCall>> calls_;
   std::vector<std::pair<int64_t, std::shared_ptr<const DataCheck>>> checks_;
   int64_t workspace_bytes_ = 0;
-  int64_t scratch_ = 0;  // where the operators' own workspace begins
-  std::mutex mutex_;     // an executor's addresses are set, then it is launched
+  int64_t scratch_ = 0;           // where the operators' own workspace begins
+  std::mutex mutex_;              // an executor's addresses are set, then it is launched
+  std::vector<char*> addresses_;  // of the call that is launched; guarded by mutex_
 };
 
 }  // namespace oc::ascend

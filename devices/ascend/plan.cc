@@ -8,11 +8,6 @@
 namespace oc::ascend {
 namespace {
 
-// Of a tensor within a larger block. The vendor asks for 32 bytes behind each (aclrtMalloc, on
-// memory that is divided).
-constexpr int64_t kAlign = 64, kBehind = 32;
-int64_t Room(int64_t bytes) { return (bytes + kBehind + kAlign - 1) / kAlign * kAlign; }
-
 std::vector<int64_t> DenseStrides(const std::vector<int64_t>& dims) {
   std::vector<int64_t> strides(dims.size(), 1);
   for (size_t d = dims.size(); d-- > 1;) strides[d - 1] = strides[d] * dims[d];
@@ -26,6 +21,11 @@ View Dense(const Place& place, DType dtype, std::vector<int64_t> dims) {
 }
 
 }  // namespace
+
+int64_t RoomFor(int64_t bytes) {
+  constexpr int64_t kAlign = 64, kBehind = 32;
+  return (bytes + kBehind + kAlign - 1) / kAlign * kAlign;
+}
 
 int64_t View::elements() const {
   int64_t n = 1;
@@ -119,13 +119,13 @@ View Plan::OutAccumulated(int i) {
 
 View Plan::Reserve(DType dtype, std::vector<int64_t> dims) {
   View view = Dense({Place::kWorkspace, 0, workspace_}, dtype, std::move(dims));
-  workspace_ += Room(view.elements() * SizeInBytes(dtype));
+  workspace_ += RoomFor(view.elements() * SizeInBytes(dtype));
   return view;
 }
 
 View Plan::Keep(const void* data, size_t bytes, DType dtype, std::vector<int64_t> dims) {
   const auto at = static_cast<int64_t>(constants_.size());
-  constants_.resize(static_cast<size_t>(at + Room(static_cast<int64_t>(bytes))));
+  constants_.resize(static_cast<size_t>(at + RoomFor(static_cast<int64_t>(bytes))));
   std::memcpy(constants_.data() + at, data, bytes);
   View view = Dense({Place::kConstant, 0, at}, dtype, std::move(dims));
   OC_CHECK(view.elements() * SizeInBytes(dtype) == static_cast<int64_t>(bytes));

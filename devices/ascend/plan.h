@@ -53,6 +53,10 @@ struct View {
   View Expanded(const std::vector<int64_t>& new_dims) const;
 };
 
+// What a tensor takes within a larger block. The vendor asks for 32 bytes behind each (aclrtMalloc,
+// on memory that is divided).
+int64_t RoomFor(int64_t bytes);
+
 // Arguments of an operator besides tensors: scalars by reference, then plain values.
 struct NoTensor {
   bool operator==(const NoTensor&) const = default;

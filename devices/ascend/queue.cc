@@ -1,5 +1,6 @@
 #include "openclaw/devices/ascend/queue.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 
@@ -10,9 +11,18 @@
 namespace oc::ascend {
 namespace {
 
-// Of one wait of the following thread, and of all once the queue is being destroyed.
+using Clock = std::chrono::steady_clock;
+using Milliseconds = std::chrono::duration<int64_t, std::milli>;
+
+// Of one wait of the following thread, and of all together once the queue is being destroyed.
 constexpr int32_t kPatienceMs = 1000;
-constexpr int kLastWaits = 60;
+constexpr std::chrono::seconds kClosing(60);
+// Of points that ended: a queue has few at once.
+constexpr size_t kMostSpare = 8;
+
+int64_t MillisecondsTo(Clock::time_point end) {
+  return std::chrono::duration_cast<Milliseconds>(end - Clock::now()).count();
+}
 
 Status Late(double timeout_seconds, const std::string& where) {
   return absl::DeadlineExceededError(
@@ -49,6 +59,43 @@ StatusOr<std::shared_ptr<void>> EventPool::Get() {
     std::lock_guard<std::mutex> lock(pool->mutex_);
     pool->free_.push_back(e);
   });
+}
+
+StatusOr<std::shared_ptr<OwnedStream>> OwnedStream::Create(std::shared_ptr<const Api> api,
+                                                           int device, std::string where) {
+  OC_RETURN_IF_ERROR(api->UseDevice(device));
+  std::shared_ptr<OwnedStream> made(new OwnedStream(std::move(api), device, std::move(where)));
+  OC_RETURN_IF_ERROR(made->api_->ToStatus(made->api_->aclrtCreateStream(&made->stream_),
+                                          "aclrtCreateStream", made->where_));
+  return made;
+}
+
+OwnedStream::~OwnedStream() {
+  if (stream_ == nullptr || abandoned_ || !api_->UseDevice(device_).ok()) return;
+  const Status status =
+      api_->ToStatus(api_->aclrtDestroyStream(stream_), "aclrtDestroyStream", where_);
+  if (!status.ok()) OC_LOG_WARNING(status.message());
+}
+
+Status OwnedStream::Synchronize(Clock::time_point deadline) const {
+  OC_RETURN_IF_ERROR(api_->UseDevice(device_));
+  const auto left = static_cast<int32_t>(std::max<int64_t>(1, MillisecondsTo(deadline)));
+  return api_->ToStatus(api_->aclrtSynchronizeStreamWithTimeout(stream_, left),
+                        "aclrtSynchronizeStreamWithTimeout", where_);
+}
+
+void Point::Work::Clear() {
+  checks.clear();
+  copies.clear();
+  held.clear();
+  waited.clear();
+  enqueued = OkStatus();
+}
+
+void Point::Work::Abandon() {
+  waited.clear();
+  if (!checks.empty() || !copies.empty() || !held.empty()) new Work(std::move(*this));
+  Clear();
 }
 
 void Point::Resolve(Status status) {
@@ -117,9 +164,8 @@ AscendQueue::AscendQueue(const AscendSlice& slice, std::string name)
 
 StatusOr<std::unique_ptr<Queue>> AscendQueue::Create(const AscendSlice& slice, std::string name) {
   std::unique_ptr<AscendQueue> queue(new AscendQueue(slice, std::move(name)));
-  OC_RETURN_IF_ERROR(slice.UseDevice());
-  OC_RETURN_IF_ERROR(slice.api().ToStatus(slice.api().aclrtCreateStream(&queue->stream_),
-                                          "aclrtCreateStream", queue->where_));
+  OC_ASSIGN_OR_RETURN(queue->stream_,
+                      OwnedStream::Create(slice.shared_api(), slice.device(), queue->where_));
   queue->thread_ = std::thread([raw = queue.get()] { raw->Follow(); });
   return std::unique_ptr<Queue>(std::move(queue));
 }
@@ -129,14 +175,17 @@ AscendQueue::~AscendQueue() {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     closing_ = true;
+    end_ = Clock::now() + kClosing;
   }
   changed_.notify_all();
   if (thread_.joinable()) thread_.join();
-  if (stream_ == nullptr || !slice_.UseDevice().ok()) return;
-  (void)slice_.api().aclrtSynchronizeStreamWithTimeout(stream_, kLastWaits * kPatienceMs);
-  const Status status =
-      slice_.api().ToStatus(slice_.api().aclrtDestroyStream(stream_), "aclrtDestroyStream", where_);
-  if (!status.ok()) OC_LOG_WARNING(status.message());
+  if (stream_ == nullptr) return;
+  const Status ended = stream_->Synchronize(end_);
+  if (absl::IsDeadlineExceeded(ended)) {
+    OC_LOG_WARNING("a stream and what it copies are left as they are: ", ended.message());
+    stream_->Abandon();
+    work_.Abandon();
+  }
 }
 
 Status AscendQueue::Keep(Status status) {
@@ -158,8 +207,9 @@ Status AscendQueue::CheckRange(const BufferRange& range) const {
 
 Status AscendQueue::CopyAsync(char* to, const char* from, int64_t bytes, int32_t kind) const {
   const auto size = static_cast<size_t>(bytes);
-  return slice_.api().ToStatus(slice_.api().aclrtMemcpyAsync(to, size, from, size, kind, stream_),
-                               "aclrtMemcpyAsync", where_);
+  return slice_.api().ToStatus(
+      slice_.api().aclrtMemcpyAsync(to, size, from, size, kind, stream_->get()), "aclrtMemcpyAsync",
+      where_);
 }
 
 Status AscendQueue::FetchChecks(const AscendOp& op, const BufferRange& workspace) {
@@ -188,10 +238,11 @@ Status AscendQueue::Enqueue(PreparedOp& op, std::span<const BufferRange> inputs,
   const auto address = [](const BufferRange& r) {
     return r.buffer == nullptr ? nullptr : AddressOf(r);
   };
-  std::vector<char*> in, out;
-  for (const BufferRange& r : inputs) in.push_back(address(r));
-  for (const BufferRange& r : outputs) out.push_back(address(r));
-  OC_RETURN_IF_ERROR(Keep(prepared.Run({in, out, address(workspace), stream_})));
+  inputs_.clear();
+  outputs_.clear();
+  for (const BufferRange& r : inputs) inputs_.push_back(address(r));
+  for (const BufferRange& r : outputs) outputs_.push_back(address(r));
+  OC_RETURN_IF_ERROR(Keep(prepared.Run({inputs_, outputs_, address(workspace), stream_->get()})));
   return Keep(FetchChecks(prepared, workspace));
 }
 
@@ -241,16 +292,24 @@ Status AscendQueue::EnqueueCollective(std::span<const BufferRange> from,
     if (r.buffer != nullptr) BufferOf(r)->Touch(r.offset + r.bytes);
   }
   OC_RETURN_IF_ERROR(Keep(slice_.UseDevice()));
-  return Keep(enqueue(stream_));
+  return Keep(enqueue(stream_->get()));
 }
 
 Status AscendQueue::Record(Event& event) {
   OC_RETURN_IF_ERROR(Keep(slice_.UseDevice()));
   auto runtime_event = slice_.events().Get();
   OC_RETURN_IF_ERROR(Keep(runtime_event.status()));
-  const Status status = Keep(slice_.api().ToStatus(
-      slice_.api().aclrtRecordEvent(runtime_event->get(), stream_), "aclrtRecordEvent", where_));
+  const Status status = Keep(
+      slice_.api().ToStatus(slice_.api().aclrtRecordEvent(runtime_event->get(), stream_->get()),
+                            "aclrtRecordEvent", where_));
   Point::Work work;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!spare_.empty()) {
+      work = std::move(spare_.back());
+      spare_.pop_back();
+    }
+  }
   std::swap(work, work_);
   work.enqueued = first_error_;
   auto point = std::make_shared<Point>(where_, *std::move(runtime_event), std::move(work));
@@ -270,28 +329,47 @@ Status AscendQueue::WaitFor(Event& event) {
   }
   if (point->Ready()) return Keep(point->status());
   OC_RETURN_IF_ERROR(Keep(slice_.UseDevice()));
-  OC_RETURN_IF_ERROR(Keep(slice_.api().ToStatus(
-      slice_.api().aclrtStreamWaitEvent(stream_, point->event()), "aclrtStreamWaitEvent", where_)));
+  OC_RETURN_IF_ERROR(
+      Keep(slice_.api().ToStatus(slice_.api().aclrtStreamWaitEvent(stream_->get(), point->event()),
+                                 "aclrtStreamWaitEvent", where_)));
   work_.waited.push_back(point);
   return OkStatus();
 }
 
-// On the following thread: once the point's work has ended.
+int32_t AscendQueue::PatienceMs() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (!closing_) return kPatienceMs;
+  return static_cast<int32_t>(std::clamp<int64_t>(MillisecondsTo(end_), 0, kPatienceMs));
+}
+
+// On the following thread.
 Status AscendQueue::Outcome(Point& point) const {
   OC_RETURN_IF_ERROR(slice_.UseDevice());
   int32_t code = kRtEventSyncTimeout;
-  for (int waits = 0; code == kRtEventSyncTimeout && waits < kLastWaits;) {
-    code = slice_.api().aclrtSynchronizeEventWithTimeout(point.event(), kPatienceMs);
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (closing_) ++waits;
+  bool last = false;
+  while (code == kRtEventSyncTimeout && !last) {
+    const int32_t patience = PatienceMs();
+    last = patience == 0;
+    code = slice_.api().aclrtSynchronizeEventWithTimeout(point.event(), std::max(1, patience));
+  }
+  const Status ended = slice_.api().ToStatus(code, "run what was enqueued", where_);
+  if (code == kRtEventSyncTimeout) {
+    const Status enqueued = point.todo.enqueued;
+    point.todo.Abandon();
+    return enqueued.ok() ? ended : enqueued;
   }
   const Point::Work& work = point.todo;
   OC_RETURN_IF_ERROR(work.enqueued);
   // Their work has ended too; only their threads may be later.
   for (const auto& before : work.waited) {
-    OC_RETURN_IF_ERROR(before->Wait(kLastWaits));
+    for (int32_t patience = kPatienceMs; !before->Ready() && patience > 0;) {
+      patience = PatienceMs();
+      (void)before->Wait(patience / 1000.0);
+    }
+    if (!before->Ready()) return Late(static_cast<double>(kClosing.count()), before->where());
+    OC_RETURN_IF_ERROR(before->status());
   }
-  OC_RETURN_IF_ERROR(slice_.api().ToStatus(code, "run what was enqueued", where_));
+  OC_RETURN_IF_ERROR(ended);
   for (const PendingCheck& pending : work.checks) {
     int64_t numbers[3] = {0, 0, 0};
     for (int i = 0; i < 3; ++i) {
@@ -319,9 +397,12 @@ void AscendQueue::Follow() {
     lock.unlock();
     Status status = Outcome(*point);
     if (earlier.ok()) earlier = std::move(status);
-    point->todo = {};  // chunks go back, and every point would keep all that it waited for
+    // Chunks go back, and every point would keep all that it waited for.
+    Point::Work done = std::move(point->todo);
+    done.Clear();
     point->Resolve(earlier);
     lock.lock();
+    if (spare_.size() < kMostSpare) spare_.push_back(std::move(done));
   }
 }
 

@@ -3,6 +3,7 @@
 // data, and turns what the work ended with into a status.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -53,6 +54,32 @@ class EventPool : public std::enable_shared_from_this<EventPool> {
   std::vector<AclEvent> free_;  // guarded by mutex_
 };
 
+// A stream of the runtime, destroyed with the object.
+class OwnedStream {
+ public:
+  // `where`: for messages.
+  static StatusOr<std::shared_ptr<OwnedStream>> Create(std::shared_ptr<const Api> api, int device,
+                                                       std::string where);
+  ~OwnedStream();
+  OwnedStream(const OwnedStream&) = delete;
+  Stream get() const { return stream_; }
+  // Waits for all that was enqueued. kDeadlineExceeded where it has not ended by then; with any
+  // other error it has. At least a millisecond. Any thread.
+  Status Synchronize(std::chrono::steady_clock::time_point deadline) const;
+  // Its work does not end: it is not destroyed. Any thread.
+  void Abandon() { abandoned_ = true; }
+
+ private:
+  OwnedStream(std::shared_ptr<const Api> api, int device, std::string where)
+      : api_(std::move(api)), device_(device), where_(std::move(where)) {}
+
+  const std::shared_ptr<const Api> api_;
+  const int device_;
+  const std::string where_;
+  Stream stream_ = nullptr;
+  std::atomic<bool> abandoned_{false};
+};
+
 // What an op's check of its data says: of which op, "label", "0..9".
 struct DataCheck {
   std::string op, what, range;
@@ -78,6 +105,11 @@ class Point {
     std::vector<std::shared_ptr<char>> held;     // chunks that copies read
     std::vector<std::shared_ptr<Point>> waited;  // of other queues
     Status enqueued;                             // the first error of a call
+
+    // Chunks go back; the room for them stays.
+    void Clear();
+    // The device may still write to the chunks: they stay as they are, for good.
+    void Abandon();
   };
 
   Point(std::string where, std::shared_ptr<void> event, Work work)
@@ -133,6 +165,7 @@ class AscendQueue : public Queue {
   Status EnqueueCollective(std::span<const BufferRange> from, std::span<const BufferRange> to,
                            const std::function<Status(Stream)>& enqueue);
   const AscendSlice& slice() const { return slice_; }
+  const std::shared_ptr<OwnedStream>& stream() const { return stream_; }
 
  private:
   AscendQueue(const AscendSlice& slice, std::string name);
@@ -143,19 +176,25 @@ class AscendQueue : public Queue {
   Status CopyAsync(char* to, const char* from, int64_t bytes, int32_t kind) const;
   // Brings what the op's checks found to the host.
   Status FetchChecks(const class AscendOp& op, const BufferRange& workspace);
+  // How long the following thread may wait at once: 0 where the queue should have ended.
+  int32_t PatienceMs() const;
   void Follow();
+  // Of the point's work, once that has ended. What did not end in time is abandoned.
   Status Outcome(Point& point) const;
 
   const AscendSlice& slice_;
   const std::string where_;  // "queue compute of ascend/..."
-  Stream stream_ = nullptr;
+  std::shared_ptr<OwnedStream> stream_;
   Point::Work work_;
   Status first_error_;
+  std::vector<char*> inputs_, outputs_;  // of the op that is enqueued
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::shared_ptr<Point>> following_;  // guarded by mutex_
+  std::vector<Point::Work> spare_;                // empty; guarded by mutex_
   bool closing_ = false;                          // guarded by mutex_
+  std::chrono::steady_clock::time_point end_;     // of closing; guarded by mutex_
   std::thread thread_;
 };
 

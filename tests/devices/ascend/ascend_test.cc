@@ -288,6 +288,26 @@ TEST_F(AscendTest, BadDataIsTheEventsStatusAndThatOfWhatWaits) {
   EXPECT_EQ((*later)->Wait(60).code(), absl::StatusCode::kOutOfRange);
 }
 
+TEST_F(AscendTest, AFaultOfTheDeviceIsUnavailable) {
+  auto op = slice_->Prepare(Request("relu", {{DType::kF32, {4}}}));
+  auto buffer = slice_->Allocate(128);
+  ASSERT_TRUE(op.ok() && buffer.ok());
+  const BufferRange in = {buffer->get(), 0, 16}, out = {buffer->get(), 64, 16};
+  for (const char* code : {"507010", "507014", "507015", "507017", "507018", "507034", "507035",
+                           "507036", "507053", "507054", "507056", "507899"}) {
+    auto queue = slice_->CreateQueue("test");
+    auto event = slice_->CreateEvent();
+    ASSERT_TRUE(queue.ok() && event.ok());
+    setenv("ASCEND_EMULATOR_FAULT", code, 1);
+    EXPECT_EQ((*queue)->Enqueue(**op, std::span(&in, 1), std::span(&out, 1), {}), OkStatus());
+    unsetenv("ASCEND_EMULATOR_FAULT");
+    EXPECT_EQ((*queue)->Record(**event), OkStatus());
+    const Status status = (*event)->Wait(60);
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << code;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(code));
+  }
+}
+
 TEST_F(AscendTest, MemoryOfAnotherSliceIsRefused) {
   auto other = MakeSlice(*second_, {.threads = 1});
   auto buffer = other->Allocate(64);

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <functional>
@@ -98,10 +100,11 @@ class AscendCollectivesTest : public ::testing::Test {
     EXPECT_EQ(group_->make_id(rank.slice(), id.data(), &error_), OC_OK) << error_.message;
     return id;
   }
-  // Runs f on both ranks, a thread each.
+  // Runs f on both ranks, a thread each, then `left` once the rank has left.
   using Body =
       std::function<void(int32_t rank, Rank& self, oc_communicator* comm, oc_error* error)>;
-  void OnBoth(const Body& f) {
+  void OnBoth(
+      const Body& f, const std::function<void(int32_t rank)>& left = [](int32_t) {}) {
     std::vector<std::unique_ptr<Rank>> ranks;
     for (int32_t i = 0; i < 2; ++i) ranks.push_back(std::make_unique<Rank>(*api_, i));
     const std::vector<uint8_t> id = MakeId(*ranks[0]);
@@ -114,6 +117,7 @@ class AscendCollectivesTest : public ::testing::Test {
             << error.message;
         f(i, *ranks[i], comm, &error);
         group_->leave(comm);
+        left(i);
       });
     }
     for (std::thread& t : threads) t.join();
@@ -188,6 +192,73 @@ TEST_F(AscendCollectivesTest, GathersBroadcastsAndSends) {
     EXPECT_EQ(group_->broadcast(comm, self.queue(), &own, OC_F32, 1, error), OC_OK)
         << error->message;
     EXPECT_THAT(self.Read(0, 1), ElementsAre(6));
+  });
+}
+
+TEST_F(AscendCollectivesTest, LeavingWaitsForWhatIsPending) {
+  std::atomic<bool> second_called = false;
+  OnBoth(
+      [&](int32_t rank, Rank& self, oc_communicator* comm, oc_error* error) {
+        const oc_range from = self.Range(0, 2), to = self.Range(64, 2);
+        if (rank == 1) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(300));
+          second_called = true;
+        }
+        EXPECT_EQ(group_->all_reduce(comm, self.queue(), &from, &to, OC_F32, OC_REDUCE_SUM, error),
+                  OC_OK)
+            << error->message;
+      },
+      [&](int32_t) { EXPECT_TRUE(second_called); });
+}
+
+// More than is divided at once, on two queues.
+TEST_F(AscendCollectivesTest, AveragesOfManyElements) {
+  OnBoth([&](int32_t rank, Rank& self, oc_communicator* comm, oc_error* error) {
+    constexpr int64_t kCount = (int64_t{1} << 20) + 3;
+    const std::vector<uint16_t> own(kCount, rank == 0 ? 0x4000 : 0x4080);  // bf16: 2, 4
+    for (int queue_number = 0; queue_number < 2; ++queue_number) {
+      oc_queue* queue = nullptr;
+      oc_buffer* buffer = nullptr;
+      oc_event* event = nullptr;
+      ASSERT_EQ(api_->create_queue(self.slice(), "averages", &queue, error), OC_OK);
+      ASSERT_EQ(api_->allocate(self.slice(), kCount * 2, &buffer, error), OC_OK);
+      ASSERT_EQ(api_->create_event(self.slice(), &event, error), OC_OK);
+      const oc_range all = {buffer, 0, kCount * 2};
+      std::vector<uint16_t> result(own.size());
+      EXPECT_EQ(
+          api_->copy_from_host(queue, &all, reinterpret_cast<const uint8_t*>(own.data()), error),
+          OC_OK);
+      EXPECT_EQ(group_->all_reduce(comm, queue, &all, &all, OC_BF16, OC_REDUCE_AVERAGE, error),
+                OC_OK)
+          << error->message;
+      EXPECT_EQ(api_->copy_to_host(queue, reinterpret_cast<uint8_t*>(result.data()), &all, error),
+                OC_OK);
+      EXPECT_EQ(api_->record(queue, event, error), OC_OK);
+      EXPECT_EQ(api_->event_wait(event, 60, error), OC_OK) << error->message;
+      EXPECT_THAT(result, Each(uint16_t{0x4040}));  // 3
+      api_->destroy_event(event);
+      api_->destroy_queue(queue);
+      api_->free(buffer);
+    }
+  });
+}
+
+TEST_F(AscendCollectivesTest, WhatAFaultIs) {
+  OnBoth([&](int32_t rank, Rank& self, oc_communicator* comm, oc_error*) {
+    if (rank != 0) return;
+    const oc_range from = self.Range(0, 2), to = self.Range(64, 2);
+    for (const auto& [result, code] : {std::pair("3", OC_RESOURCE_EXHAUSTED),
+                                       {"24", OC_RESOURCE_EXHAUSTED},
+                                       {"19", OC_ABORTED},
+                                       {"21", OC_ABORTED},
+                                       {"9", OC_DEADLINE_EXCEEDED}}) {
+      oc_error error = {.struct_size = sizeof(oc_error)};
+      setenv("ASCEND_EMULATOR_HCCL_FAULT", result, 1);
+      EXPECT_EQ(group_->all_reduce(comm, self.queue(), &from, &to, OC_F32, OC_REDUCE_SUM, &error),
+                code)
+          << error.message;
+      unsetenv("ASCEND_EMULATOR_HCCL_FAULT");
+    }
   });
 }
 

@@ -330,6 +330,57 @@ TEST_F(EmulatorTest, UnlikeCallsOfAGroupAreAnError) {
   });
 }
 
+TEST_F(EmulatorTest, AGroupInUseIsNotDestroyed) {
+  OnTwoRanks([](uint32_t, void* comm, void* stream) {
+    void* memory = Malloc(128);
+    {
+      Gate gate(stream);
+      EXPECT_EQ(HcclBroadcast(memory, 2, kHcclFp32, 0, comm, stream), kHcclSuccess);
+      EXPECT_EQ(HcclCommDestroy(comm), kHcclAgain);
+    }
+    EXPECT_EQ(aclrtSynchronizeStreamWithTimeout(stream, 60000), kAclSuccess);
+    EXPECT_EQ(aclrtFree(memory), kAclSuccess);
+  });
+}
+
+TEST_F(EmulatorTest, WholeNumbersAddAsSuch) {
+  void* memory = Malloc(128);
+  const int64_t values[2] = {(int64_t{1} << 53) + 1, 0}, two[2] = {2, 0};
+  EXPECT_EQ(aclrtMemcpy(memory, 16, values, 16, kMemcpyHostToDevice), kAclSuccess);
+  EXPECT_EQ(aclrtMemcpy(static_cast<char*>(memory) + 64, 16, two, 16, kMemcpyHostToDevice),
+            kAclSuccess);
+  aclTensor* self = Tensor({2}, memory, kAclInt64);
+  aclTensor* other = Tensor({2}, static_cast<char*>(memory) + 64, kAclInt64);
+  int64_t one = 1, sum[2] = {0, 0};
+  aclScalar* alpha = aclCreateScalar(&one, kAclInt64);
+  aclOpExecutor* executor = nullptr;
+  EXPECT_EQ(aclnnInplaceAddGetWorkspaceSize(self, other, alpha, &size_, &executor), kAclSuccess);
+  EXPECT_EQ(aclnnInplaceAdd(nullptr, 0, executor, stream_), kAclSuccess);
+  EXPECT_EQ(aclrtSynchronizeStreamWithTimeout(stream_, 60000), kAclSuccess);
+  EXPECT_EQ(aclrtMemcpy(sum, 16, memory, 16, kMemcpyDeviceToHost), kAclSuccess);
+  EXPECT_EQ(sum[0], (int64_t{1} << 53) + 3);
+  aclDestroyScalar(alpha);
+  aclDestroyTensor(self);
+  aclDestroyTensor(other);
+  EXPECT_EQ(aclrtFree(memory), kAclSuccess);
+}
+
+TEST_F(EmulatorTest, OnlyOperatorsOfElementsWriteOverWhatTheyRead) {
+  void* memory = Malloc(128);
+  aclTensor *x = Tensor({2}, memory), *over = Tensor({2}, memory);
+  aclOpExecutor* executor = Exp(x, over);
+  EXPECT_EQ(aclnnExp(nullptr, 0, executor, stream_), kAclSuccess);
+  EXPECT_EQ(aclnnSoftmaxGetWorkspaceSize(x, -1, over, &size_, &executor), kAclSuccess);
+  void* workspace = Malloc(size_ + 32);
+  EXPECT_EQ(aclnnSoftmax(workspace, size_, executor, stream_), kAclnnInner);
+  EXPECT_EQ(aclDestroyAclOpExecutor(executor), kAclSuccess);
+  EXPECT_EQ(aclrtSynchronizeStreamWithTimeout(stream_, 60000), kAclSuccess);
+  aclDestroyTensor(x);
+  aclDestroyTensor(over);
+  EXPECT_EQ(aclrtFree(workspace), kAclSuccess);
+  EXPECT_EQ(aclrtFree(memory), kAclSuccess);
+}
+
 TEST_F(EmulatorTest, ARankHasADeviceOfItsOwn) {
   RootInfo info;
   ASSERT_EQ(HcclGetRootInfo(Raw(info)), kHcclSuccess);

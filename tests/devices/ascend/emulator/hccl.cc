@@ -1,5 +1,6 @@
 // libhccl.so: groups of ranks within this process, which meet on their streams.
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <map>
@@ -107,6 +108,7 @@ struct Communicator {
   std::shared_ptr<Group> group;
   uint32_t rank = 0;
   int device = 0;
+  std::atomic<int> pending{0};  // calls that have not ended
 };
 
 struct Registry {
@@ -166,6 +168,9 @@ struct Ready {
 };
 
 int32_t Check(const Request& r, void* comm, void* stream, Ready& ready) {
+  if (const int32_t fault = FaultOf("ASCEND_EMULATOR_HCCL_FAULT"); fault != kHcclSuccess) {
+    return Fail(fault, std::string(r.what) + ": a fault");
+  }
   ready.comm = Find(comm);
   if (ready.comm == nullptr) return Fail(kHcclPointer, std::string(r.what) + ": no communicator");
   int32_t status = kAclSuccess;
@@ -189,6 +194,16 @@ int32_t Check(const Request& r, void* comm, void* stream, Ready& ready) {
     }
   }
   return kHcclSuccess;
+}
+
+// Pushes the call, which is pending until it has run.
+void Push(const Ready& ready, std::function<int32_t(Communicator&)> call) {
+  ++ready.comm->pending;
+  ready.stream->Push([c = ready.comm, call = std::move(call)] {
+    const int32_t status = call(*c);
+    --c->pending;
+    return status;
+  });
 }
 
 bool Read(const void* from, size_t bytes, std::vector<std::byte>& data) {
@@ -237,12 +252,12 @@ int32_t PushMeeting(const Request& r, void* comm, void* stream,
   Ready ready;
   if (const int32_t status = Check(r, comm, stream, ready); status != kHcclSuccess) return status;
   if (r.to_bytes == 0 && r.from_bytes == 0) return kHcclSuccess;
-  ready.stream->Push([r, c = ready.comm, finish = std::move(finish)]() -> int32_t {
+  Push(ready, [r, finish = std::move(finish)](Communicator& c) -> int32_t {
     Call call{std::string(r.what) + std::to_string(r.from_bytes) + "/" + std::to_string(r.dtype),
               {}};
     if (!Read(r.from, r.from_bytes, call.data)) return kRtAicoreException;
     std::vector<Call> all;
-    if (c->group->Meet(c->rank, std::move(call), all) != kHcclSuccess) return kRtDrvInternalError;
+    if (c.group->Meet(c.rank, std::move(call), all) != kHcclSuccess) return kRtDrvInternalError;
     const std::vector<std::byte> result = finish(all);
     return Write(r.to, result.data(), result.size()) ? kAclSuccess : kRtAicoreException;
   });
@@ -288,7 +303,7 @@ EMULATOR_EXPORT int32_t HcclCommInitRootInfo(uint32_t ranks, const HcclRootInfoD
   // hccl, HcclCommInitRootInfo: nRanks is the same on all ranks.
   if (group->size() != ranks) return Fail(kHcclParameter, "HcclCommInitRootInfo: nRanks differ");
   if (const int32_t status = group->Join(rank, CurrentDevice()); status != 0) return status;
-  auto made = std::make_shared<Communicator>(Communicator{group, rank, CurrentDevice()});
+  auto made = std::make_shared<Communicator>(group, rank, CurrentDevice());
   std::lock_guard<std::mutex> lock(r.mutex);
   *comm = made.get();
   r.communicators[made.get()] = std::move(made);
@@ -298,7 +313,10 @@ EMULATOR_EXPORT int32_t HcclCommInitRootInfo(uint32_t ranks, const HcclRootInfoD
 EMULATOR_EXPORT int32_t HcclCommDestroy(void* comm) {
   Registry& r = TheRegistry();
   std::lock_guard<std::mutex> lock(r.mutex);
-  if (r.communicators.erase(comm) == 0) return Fail(kHcclPointer, "HcclCommDestroy: no such");
+  const auto found = r.communicators.find(comm);
+  if (found == r.communicators.end()) return Fail(kHcclPointer, "HcclCommDestroy: no such");
+  if (found->second->pending > 0) return Fail(kHcclAgain, "HcclCommDestroy: it is in use");
+  r.communicators.erase(found);
   return kHcclSuccess;
 }
 
@@ -363,10 +381,10 @@ EMULATOR_EXPORT int32_t HcclSend(void* from, uint64_t count, int32_t dtype, uint
   if (peer >= ready.comm->group->size() || peer == ready.comm->rank) {
     return Fail(kHcclParameter, "HcclSend: peer");
   }
-  ready.stream->Push([from, bytes, peer, c = ready.comm]() -> int32_t {
+  Push(ready, [from, bytes, peer](Communicator& c) -> int32_t {
     Call call;
     if (!Read(from, bytes, call.data)) return kRtAicoreException;
-    c->group->Post(c->rank, peer, std::move(call));
+    c.group->Post(c.rank, peer, std::move(call));
     return kAclSuccess;
   });
   return kHcclSuccess;
@@ -381,9 +399,9 @@ EMULATOR_EXPORT int32_t HcclRecv(void* to, uint64_t count, int32_t dtype, uint32
   if (peer >= ready.comm->group->size() || peer == ready.comm->rank) {
     return Fail(kHcclParameter, "HcclRecv: peer");
   }
-  ready.stream->Push([to, bytes, peer, c = ready.comm]() -> int32_t {
+  Push(ready, [to, bytes, peer](Communicator& c) -> int32_t {
     Call call;
-    if (c->group->Take(peer, c->rank, call) != kHcclSuccess || call.data.size() != bytes) {
+    if (c.group->Take(peer, c.rank, call) != kHcclSuccess || call.data.size() != bytes) {
       return kRtDrvInternalError;
     }
     return Write(to, call.data.data(), bytes) ? kAclSuccess : kRtAicoreException;

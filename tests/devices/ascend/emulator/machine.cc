@@ -52,6 +52,11 @@ int32_t Fail(int32_t code, const std::string& text) {
   return code;
 }
 
+int32_t FaultOf(const char* variable) {
+  const char* code = std::getenv(variable);
+  return code == nullptr ? kAclSuccess : static_cast<int32_t>(std::strtol(code, nullptr, 10));
+}
+
 const char* TakeError() {
   if (!last_error) return nullptr;
   taken_error = *std::move(last_error);

@@ -25,6 +25,9 @@ int32_t CheckThread(const char* function);
 
 // Notes the text for aclGetRecentErrMsg and returns the code.
 int32_t Fail(int32_t code, const std::string& text);
+// A switch for tests: the code that the environment's variable holds, as if the device failed;
+// kAclSuccess where it is not set.
+int32_t FaultOf(const char* variable);
 // The thread's last text, which is gone then; null where there is none.
 const char* TakeError();
 

@@ -1,5 +1,6 @@
 #include "objects.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -85,11 +86,12 @@ bool IsLive(const void* object) {
 }
 
 int32_t MakeExecutor(const std::string& op, std::vector<const aclTensor*> tensors,
-                     uint64_t workspace, bool repeatable, Body body, uint64_t* size,
-                     aclOpExecutor** executor) {
+                     std::vector<size_t> apart, uint64_t workspace, bool repeatable, Body body,
+                     uint64_t* size, aclOpExecutor** executor) {
   auto made = std::make_unique<aclOpExecutor>();
   made->op = op;
   made->tensors = std::move(tensors);
+  made->apart = std::move(apart);
   made->workspace = workspace;
   made->may_repeat = repeatable;
   made->body = std::move(body);
@@ -124,6 +126,19 @@ int32_t Bind(const std::string& what, const aclTensor* t, int device, std::vecto
   }
   bound.push_back(std::move(b));
   return kAclSuccess;
+}
+
+// Whether no other tensor of the call reaches into the output.
+bool LiesApart(const aclTensor* output, const std::vector<const aclTensor*>& tensors) {
+  const auto begin = [](const aclTensor* t) {
+    return static_cast<const char*>(t->data) + t->offset * static_cast<int64_t>(SizeOf(t->dtype));
+  };
+  const auto end = [](const aclTensor* t) {
+    return static_cast<const char*>(t->data) + Reach(*t) * static_cast<int64_t>(SizeOf(t->dtype));
+  };
+  return std::none_of(tensors.begin(), tensors.end(), [&](const aclTensor* t) {
+    return t != nullptr && t != output && begin(t) < end(output) && begin(output) < end(t);
+  });
 }
 
 // On the stream's thread. Memory that was freed meanwhile is an exception of the core.
@@ -177,8 +192,18 @@ int32_t Launch(const char* op, void* workspace, uint64_t size, aclOpExecutor* ex
     status = Bind(what, t, stream->device(), bound);
     if (status != kAclSuccess) return status;
   }
+  // No page says that an operator of more than elements may write over what it reads.
+  for (const size_t index : executor->apart) {
+    const aclTensor* output = executor->tensors[index];
+    if (output != nullptr && !LiesApart(output, executor->tensors)) {
+      return Fail(kAclnnInner, what + ": an output over another tensor of the call");
+    }
+  }
   stream->Push([bound = std::move(bound), workspace, needed = executor->workspace,
-                body = executor->body] { return Run(bound, workspace, needed, body); });
+                body = executor->body, fault = FaultOf("ASCEND_EMULATOR_FAULT")] {
+    if (fault != kAclSuccess) return fault;
+    return Run(bound, workspace, needed, body);
+  });
   if (!executor->repeats) {
     Unregister(executor);
     delete executor;

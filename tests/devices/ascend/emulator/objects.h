@@ -43,10 +43,11 @@ size_t SizeOf(int32_t dtype);  // 0: unknown
 // Whether the object was made and not destroyed.
 bool IsLive(const void* object);
 
-// The first phase's end: an executor of these tensors.
+// The first phase's end: an executor of these tensors. Those whose numbers are in `apart` may not
+// lie over others.
 int32_t MakeExecutor(const std::string& op, std::vector<const aclTensor*> tensors,
-                     uint64_t workspace, bool repeatable, Body body, uint64_t* size,
-                     aclOpExecutor** executor);
+                     std::vector<size_t> apart, uint64_t workspace, bool repeatable, Body body,
+                     uint64_t* size, aclOpExecutor** executor);
 // The second phase.
 int32_t Launch(const char* op, void* workspace, uint64_t size, aclOpExecutor* executor,
                void* stream);
@@ -56,6 +57,7 @@ int32_t Launch(const char* op, void* workspace, uint64_t size, aclOpExecutor* ex
 struct aclOpExecutor {
   std::string op;
   std::vector<const aclTensor*> tensors;  // null: an absent one
+  std::vector<size_t> apart;              // numbers of outputs that lie over no other tensor
   uint64_t workspace = 0;
   bool may_repeat = true, repeats = false;
   ascend_emulator::Body body;

@@ -33,6 +33,21 @@ Operator& Operator::In(const aclTensor* t, Types types) {
   return Optional(t, types);
 }
 
+Operator& Operator::Out(const aclTensor* t, Types types) {
+  outputs_.push_back(tensors_.size());
+  return In(t, types);
+}
+
+Operator& Operator::OptionalOut(const aclTensor* t, Types types) {
+  outputs_.push_back(tensors_.size());
+  return Optional(t, types);
+}
+
+Operator& Operator::Elementwise() {
+  elementwise_ = true;
+  return *this;
+}
+
 Operator& Operator::Optional(const aclTensor* t, Types types) {
   if (t != nullptr) {
     if (!IsLive(t)) return Refuse(kAclnnParamInvalid, "a tensor that was destroyed");
@@ -89,7 +104,9 @@ Operator& Operator::Workspace(uint64_t bytes) {
 
 int32_t Operator::Done(Body body) {
   if (status_ != kAclSuccess) return status_;
-  return MakeExecutor(name_, tensors_, workspace_, repeatable_, std::move(body), size_, executor_);
+  if (elementwise_) outputs_.clear();
+  return MakeExecutor(name_, tensors_, outputs_, workspace_, repeatable_, std::move(body), size_,
+                      executor_);
 }
 
 int64_t Elements(const std::vector<int64_t>& dims) {

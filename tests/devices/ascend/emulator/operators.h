@@ -38,9 +38,12 @@ class Operator {
 
   // kAclnnParamNullptr where it is null, kAclnnParamInvalid of another type.
   Operator& In(const aclTensor* t, Types types);
-  Operator& Out(const aclTensor* t, Types types) { return In(t, types); }
+  Operator& Out(const aclTensor* t, Types types);
+  // Each element of the output comes of those at its place: it may lie over an operand.
+  Operator& Elementwise();
   // May be null.
   Operator& Optional(const aclTensor* t, Types types);
+  Operator& OptionalOut(const aclTensor* t, Types types);
   Operator& NotNull(const void* argument, const char* what);
   Operator& Require(bool condition, const char* what);
   // The operands broadcast to `out`.
@@ -60,6 +63,8 @@ class Operator {
   aclOpExecutor** executor_;
   int32_t status_ = kAclSuccess;
   std::vector<const aclTensor*> tensors_;
+  std::vector<size_t> outputs_;
+  bool elementwise_ = false;
   uint64_t workspace_ = 0;
   bool repeatable_ = true;
 };

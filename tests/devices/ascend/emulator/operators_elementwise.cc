@@ -18,6 +18,7 @@ int32_t Unary(const char* name, const aclTensor* self, aclTensor* out, Types typ
       .Out(out, types)
       .SameType(self, out)
       .SameShape(self, out)
+      .Elementwise()
       .Done([f](const std::vector<View>& v) {
         Walk<2>(v[1].dims, {&v[0], &v[1]},
                 [&](const At2& at) { Store(v[1], at[1], f(Load(v[0], at[0]))); });
@@ -35,6 +36,7 @@ int32_t Binary(const char* name, const aclTensor* self, const aclTensor* other, 
       .SameType(self, other)
       .SameType(self, out)
       .Broadcast(out, {self, other})
+      .Elementwise()
       .Done([floats, wholes](const std::vector<View>& v) {
         const bool whole = IsWhole(v[0].dtype);
         Walk<3>(v[2].dims, {&v[0], &v[1], &v[2]}, [&](const At3& at) {
@@ -56,6 +58,7 @@ int32_t Compare(const char* name, const aclTensor* self, const aclTensor* other,
       .Out(out, kBools)
       .SameType(self, other)
       .Broadcast(out, {self, other})
+      .Elementwise()
       .Done([f](const std::vector<View>& v) {
         const bool whole = IsWhole(v[0].dtype);
         Walk<3>(v[2].dims, {&v[0], &v[1], &v[2]}, [&](const At3& at) {
@@ -79,7 +82,7 @@ int32_t WithScalar(const char* name, const aclTensor* self, const aclScalar* oth
                    Types types, Types out_types, F f, uint64_t* size, aclOpExecutor** executor) {
   Operator op(name, size, executor);
   op.In(self, types).NotNull(other, "the scalar").Out(out, out_types).SameShape(self, out);
-  op.Require(ScalarFits(self, other), "a scalar of floats beside whole numbers");
+  op.Require(ScalarFits(self, other), "a scalar of floats beside whole numbers").Elementwise();
   const aclScalar number = other == nullptr ? aclScalar{} : *other;
   return op.Done([f, number](const std::vector<View>& v) {
     const bool whole = IsWhole(v[0].dtype);
@@ -167,10 +170,16 @@ EMULATOR_EXPORT int32_t aclnnInplaceAddGetWorkspaceSize(aclTensor* self, const a
   op.In(self, kAllTypes).In(other, kAllTypes).NotNull(alpha, "alpha").SameType(self, other);
   op.Broadcast(self, {self, other});
   op.Require(ScalarFits(self, alpha), "alpha of floats beside whole numbers");
-  const double factor = alpha == nullptr ? 1 : alpha->value;
+  const aclScalar factor = alpha == nullptr ? aclScalar{} : *alpha;
   return op.Done([factor](const std::vector<View>& v) {
+    const bool whole = IsWhole(v[0].dtype);
     Walk<2>(v[0].dims, {&v[0], &v[1]}, [&](const At2& at) {
-      Store(v[0], at[0], Load(v[0], at[0]) + factor * Load(v[1], at[1]));
+      if (whole) {
+        const int64_t added = WrappedProduct(factor.integer, LoadWhole(v[1], at[1]));
+        StoreWhole(v[0], at[0], WrappedSum(LoadWhole(v[0], at[0]), added));
+      } else {
+        Store(v[0], at[0], Load(v[0], at[0]) + factor.value * Load(v[1], at[1]));
+      }
     });
   });
 }
@@ -271,6 +280,7 @@ EMULATOR_EXPORT int32_t aclnnSWhereGetWorkspaceSize(const aclTensor* condition,
       .SameType(self, other)
       .SameType(self, out)
       .Broadcast(out, {condition, self, other})
+      .Elementwise()
       .Done([](const std::vector<View>& v) {
         Walk<4>(v[3].dims, {&v[0], &v[1], &v[2], &v[3]}, [&](const std::array<int64_t, 4>& at) {
           const int from = LoadWhole(v[0], at[0]) != 0 ? 1 : 2;

@@ -20,6 +20,7 @@ int32_t Gradient(const char* name, const aclTensor* gradient, const aclTensor* s
       .SameType(gradient, out)
       .SameShape(gradient, saved)
       .SameShape(gradient, out)
+      .Elementwise()
       .Done([f](const std::vector<View>& v) {
         Walk<3>(v[2].dims, {&v[0], &v[1], &v[2]}, [&](const At3& at) {
           Store(v[2], at[2], f(Load(v[0], at[0]), Load(v[1], at[1])));
@@ -97,6 +98,7 @@ EMULATOR_EXPORT int32_t aclnnGeluV2GetWorkspaceSize(const aclTensor* x, int64_t 
       .SameType(x, y)
       .SameShape(x, y)
       .Require(approximate == 0 || approximate == 1, "approximate is 0 or 1")
+      .Elementwise()
       .Done([tanh = approximate == 1](const std::vector<View>& v) {
         Walk<2>(v[1].dims, {&v[0], &v[1]}, [&](const std::array<int64_t, 2>& at) {
           Store(v[1], at[1], Gelu(Load(v[0], at[0]), tanh));

@@ -290,7 +290,10 @@ EMULATOR_EXPORT int32_t aclnnLayerNormGetWorkspaceSize(
   Rows rows;
   Operator op("LayerNorm", size, executor);
   op.In(input, kFloats).Optional(weight, kFloats).Optional(bias, kFloats).Out(out, kFloats);
-  op.Optional(mean, kFloats).Optional(rstd, kFloats).SameShape(input, out).SameType(input, out);
+  op.OptionalOut(mean, kFloats)
+      .OptionalOut(rstd, kFloats)
+      .SameShape(input, out)
+      .SameType(input, out);
   op.NotNull(shape, "normalizedShape");
   op.Require(ReadRows(input, shape, rows), "normalizedShape is not input's end").Workspace(4096);
   for (const aclTensor* t : {weight, bias}) {
@@ -345,8 +348,8 @@ EMULATOR_EXPORT int32_t aclnnLayerNormBackwardGetWorkspaceSize(
   Operator op("LayerNormBackward", size, executor);
   op.In(gradient, kFloats).In(input, kFloats).In(mean, kFloats).In(rstd, kFloats);
   op.Optional(weight, kFloats).Optional(bias, kFloats).NotNull(wanted, "outputMask");
-  op.Optional(input_gradient, kFloats).Optional(weight_gradient, kFloats);
-  op.Optional(bias_gradient, kFloats).SameShape(gradient, input).Workspace(8192);
+  op.OptionalOut(input_gradient, kFloats).OptionalOut(weight_gradient, kFloats);
+  op.OptionalOut(bias_gradient, kFloats).SameShape(gradient, input).Workspace(8192);
   op.Require(ReadRows(input, shape, rows), "normalizedShape is not input's end");
   if (weight == nullptr) op.MakesTensors();
   const bool mask_fits = wanted != nullptr && wanted->values.size() == 3;
