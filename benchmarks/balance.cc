@@ -14,7 +14,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -184,21 +183,6 @@ struct Entry {
   std::vector<double> rates;
 };
 
-void ForShares(int replicas, int total, std::vector<int>& shares,
-               const std::function<void(const std::vector<int>&)>& f) {
-  if (static_cast<int>(shares.size()) + 1 == replicas) {
-    shares.push_back(total);
-    f(shares);
-    shares.pop_back();
-    return;
-  }
-  for (int n = 0; n <= total; ++n) {
-    shares.push_back(n);
-    ForShares(replicas, total - n, shares, f);
-    shares.pop_back();
-  }
-}
-
 std::string NameOf(const Plan& plan) {
   std::vector<std::string> stages;
   for (const StagePlan& s : plan.stages) {
@@ -217,8 +201,7 @@ std::vector<Plan> AllPlans(const Plan& base, const Flags& flags, const std::vect
   std::vector<Plan> plans;
   const int n = static_cast<int>(flags.vcus.size());
   if (flags.depth == 1) {
-    std::vector<int> shares;
-    ForShares(n, flags.micro_batches, shares, [&](const std::vector<int>& s) {
+    for (const std::vector<int>& s : AllShares(n, flags.micro_batches)) {
       Plan plan = base;
       plan.stages[0].vcus.clear();
       std::vector<int> all;
@@ -228,7 +211,7 @@ std::vector<Plan> AllPlans(const Plan& base, const Flags& flags, const std::vect
       }
       plan.stages[0].owner = ConsecutiveOwners(all, s);
       plans.push_back(std::move(plan));
-    });
+    }
     return plans;
   }
   for (int order : {0, 1}) {

@@ -88,6 +88,12 @@ BatchShape PlanSearch::Adjusted(const BatchShape& shape) const {
   return adjusted;
 }
 
+std::vector<int> PlanSearch::SharesFor(const std::vector<double>& seconds, int micro_batches,
+                                       int least) const {
+  return alike_ ? EvenShares(static_cast<int>(seconds.size()), micro_batches)
+                : FastestShares(seconds, micro_batches, least);
+}
+
 StatusOr<PlanCandidate> PlanSearch::CandidateOf(const BatchShape& shape,
                                                 const std::string& schedule,
                                                 const Placement& placement) const {
@@ -104,9 +110,7 @@ StatusOr<PlanCandidate> PlanSearch::CandidateOf(const BatchShape& shape,
       memory = std::min(memory, cluster_.vcus[v].memory_bytes);
     }
     // The largest share, before the cut is known.
-    const std::vector<int> shares =
-        alike_ ? EvenShares(replicas, shape.micro_batches)
-               : FastestShares(seconds, shape.micro_batches, split.least_share);
+    const std::vector<int> shares = SharesFor(seconds, shape.micro_batches, split.least_share);
     const int per_replica = *std::max_element(shares.begin(), shares.end());
     split.costs.push_back(std::move(costs));
     split.memory_bytes.push_back(memory);
@@ -133,9 +137,7 @@ StatusOr<PlanCandidate> PlanSearch::CandidateOf(const BatchShape& shape,
   for (int s = 0; s < depth; ++s) {
     const int end = s + 1 < depth ? candidate.begins[s + 1] : units();
     const std::vector<double> seconds = ReplicaSeconds(split, s, candidate.begins[s], end);
-    candidate.shares.push_back(
-        alike_ ? EvenShares(replicas, shape.micro_batches)
-               : FastestShares(seconds, shape.micro_batches, split.least_share));
+    candidate.shares.push_back(SharesFor(seconds, shape.micro_batches, split.least_share));
     const double stage = StageSeconds(split, s, candidate.begins[s], end);
     sum += stage;
     slowest = std::max(slowest, stage);

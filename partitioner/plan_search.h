@@ -43,9 +43,6 @@ class PlanSearch {
 
   Plan ToPlan(const PlanCandidate& candidate) const;
 
-  // Whether all VCUs are planned alike, so that shares are even and no placement is special.
-  bool alike() const { return alike_; }
-
  private:
   PlanSearch(const Graph& graph, const ClusterSpec& cluster, const PartitionOptions& options)
       : graph_(graph), cluster_(cluster), options_(options) {}
@@ -56,6 +53,9 @@ class PlanSearch {
   std::vector<double> StageSecondsOf(const PlanCandidate& candidate, int s) const;
   Status CutAfterModules();
   int least_share() const { return options_.data_parallel.has_value() ? 1 : 0; }
+  // Over replicas that need so long for a micro-batch.
+  std::vector<int> SharesFor(const std::vector<double>& seconds, int micro_batches,
+                             int least) const;
   int units() const { return costs_.begin()->second.units(); }
 
   const Graph& graph_;
@@ -63,7 +63,7 @@ class PlanSearch {
   const PartitionOptions& options_;
   std::map<std::string, StageCosts> costs_;  // by kind
   std::vector<int> fixed_cuts_;  // first units of the later stages, where modules name them
-  bool alike_ = true;
+  bool alike_ = true;            // all VCUs are taken to be equally fast
 };
 
 }  // namespace oc

@@ -38,6 +38,18 @@ std::vector<int> EvenShares(int replicas, int micro_batches) {
   return shares;
 }
 
+std::vector<std::vector<int>> AllShares(int replicas, int micro_batches) {
+  if (replicas == 1) return {{micro_batches}};
+  std::vector<std::vector<int>> all;
+  for (int first = 0; first <= micro_batches; ++first) {
+    for (std::vector<int>& rest : AllShares(replicas - 1, micro_batches - first)) {
+      rest.insert(rest.begin(), first);
+      all.push_back(std::move(rest));
+    }
+  }
+  return all;
+}
+
 double ShareSeconds(const std::vector<double>& seconds, const std::vector<int>& shares) {
   double last = 0;
   for (size_t r = 0; r < seconds.size(); ++r) last = std::max(last, seconds[r] * shares[r]);

@@ -16,6 +16,9 @@ std::vector<int> FastestShares(const std::vector<double>& seconds, int micro_bat
 // As even as possible; the first take one more.
 std::vector<int> EvenShares(int replicas, int micro_batches);
 
+// Every way to share them out, shares of nothing included: what a search is compared with.
+std::vector<std::vector<int>> AllShares(int replicas, int micro_batches);
+
 // When the last replica ends.
 double ShareSeconds(const std::vector<double>& seconds, const std::vector<int>& shares);
 

@@ -12,22 +12,6 @@
 namespace oc {
 namespace {
 
-// Every way to share `total` out.
-void ForShares(int replicas, int total, std::vector<int>& shares,
-               const std::function<void(const std::vector<int>&)>& f) {
-  if (static_cast<int>(shares.size()) + 1 == replicas) {
-    shares.push_back(total);
-    f(shares);
-    shares.pop_back();
-    return;
-  }
-  for (int n = 0; n <= total; ++n) {
-    shares.push_back(n);
-    ForShares(replicas, total - n, shares, f);
-    shares.pop_back();
-  }
-}
-
 TEST(Shares, AreTheFastest) {
   const Philox rng(3);
   for (uint64_t i = 0; i < 60; ++i) {
@@ -37,9 +21,9 @@ TEST(Shares, AreTheFastest) {
       seconds.push_back(0.1 + rng.Block(2 + r, i)[1] % 97);
     const int total = static_cast<int>(1 + w[1] % 12);
     double best = 1e300;
-    std::vector<int> shares;
-    ForShares(static_cast<int>(seconds.size()), total, shares,
-              [&](const std::vector<int>& s) { best = std::min(best, ShareSeconds(seconds, s)); });
+    for (const std::vector<int>& s : AllShares(static_cast<int>(seconds.size()), total)) {
+      best = std::min(best, ShareSeconds(seconds, s));
+    }
     const std::vector<int> found = FastestShares(seconds, total);
     EXPECT_EQ(std::accumulate(found.begin(), found.end(), 0), total);
     EXPECT_DOUBLE_EQ(ShareSeconds(seconds, found), best);
@@ -118,13 +102,12 @@ TEST(Unequal, ReplicasEqualExhaustiveSearch) {
     auto planned = u.partitioner().Partition(options);
     ASSERT_TRUE(planned.ok()) << planned.status();
     double best = 1e300;
-    std::vector<int> shares;
-    ForShares(3, total, shares, [&](const std::vector<int>& s) {
-      if (std::count(s.begin(), s.end(), 0) != 0) return;
+    for (const std::vector<int>& s : AllShares(3, total)) {
+      if (std::count(s.begin(), s.end(), 0) != 0) continue;
       Plan plan = planned->plan;
       plan.stages[0].owner = ConsecutiveOwners({0, 1, 2}, s);
       best = std::min(best, u.Seconds(plan, options));
-    });
+    }
     EXPECT_LE(planned->plan.predicted_step_seconds, 1.005 * best) << total;
     options.balance = Balance::kEven;
     auto even = u.partitioner().Partition(options);
