@@ -24,11 +24,6 @@ int64_t MillisecondsTo(Clock::time_point end) {
   return std::chrono::duration_cast<Milliseconds>(end - Clock::now()).count();
 }
 
-Status Late(double timeout_seconds, const std::string& where) {
-  return absl::DeadlineExceededError(
-      absl::StrCat("wait for an event of ", where, ": nothing after ", timeout_seconds, " s"));
-}
-
 AscendBuffer* BufferOf(const BufferRange& range) {
   return static_cast<AscendBuffer*>(range.buffer);
 }
@@ -121,42 +116,9 @@ Status Point::Wait(double timeout_seconds) const {
   std::unique_lock<std::mutex> lock(mutex_);
   if (!changed_.wait_for(lock, std::chrono::duration<double>(timeout_seconds),
                          [&] { return done_; })) {
-    return Late(timeout_seconds, where_);
+    return LateEvent(timeout_seconds, where_);
   }
   return status_;
-}
-
-bool AscendEvent::Ready() const {
-  const auto p = point();
-  return p != nullptr && p->Ready();
-}
-
-Status AscendEvent::Wait(double timeout_seconds) {
-  const auto begin = std::chrono::steady_clock::now();
-  std::shared_ptr<Point> p;
-  {
-    std::unique_lock<std::mutex> lock(mutex_);
-    if (!recorded_.wait_for(lock, std::chrono::duration<double>(timeout_seconds),
-                            [&] { return point_ != nullptr; })) {
-      return Late(timeout_seconds, "no queue, for it was not recorded");
-    }
-    p = point_;
-  }
-  const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
-  return p->Wait(std::max(0.0, timeout_seconds - spent.count()));
-}
-
-void AscendEvent::Set(std::shared_ptr<Point> point) {
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    point_ = std::move(point);
-  }
-  recorded_.notify_all();
-}
-
-std::shared_ptr<Point> AscendEvent::point() const {
-  std::lock_guard<std::mutex> lock(mutex_);
-  return point_;
 }
 
 AscendQueue::AscendQueue(const AscendSlice& slice, std::string name)
@@ -366,7 +328,7 @@ Status AscendQueue::Outcome(Point& point) const {
       patience = PatienceMs();
       (void)before->Wait(patience / 1000.0);
     }
-    if (!before->Ready()) return Late(static_cast<double>(kClosing.count()), before->where());
+    if (!before->Ready()) return LateEvent(static_cast<double>(kClosing.count()), before->where());
     OC_RETURN_IF_ERROR(before->status());
   }
   OC_RETURN_IF_ERROR(ended);

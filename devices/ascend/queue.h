@@ -11,6 +11,7 @@
 
 #include "openclaw/devices/ascend/memory.h"
 #include "openclaw/devices/device.h"
+#include "openclaw/devices/point_event.h"
 
 namespace oc::ascend {
 
@@ -134,18 +135,7 @@ class Point {
   Status status_;      // guarded by mutex_
 };
 
-class AscendEvent : public Event {
- public:
-  bool Ready() const override;
-  Status Wait(double timeout_seconds) override;
-  void Set(std::shared_ptr<Point> point);
-  std::shared_ptr<Point> point() const;
-
- private:
-  mutable std::mutex mutex_;
-  std::condition_variable recorded_;
-  std::shared_ptr<Point> point_;  // null until recorded
-};
+using AscendEvent = PointEvent<Point>;
 
 class AscendQueue : public Queue {
  public:

@@ -8,11 +8,6 @@
 namespace oc::opencl {
 namespace {
 
-Status Late(double timeout_seconds, const std::string& where) {
-  return absl::DeadlineExceededError(
-      absl::StrCat("wait for an event of ", where, ": nothing after ", timeout_seconds, " s"));
-}
-
 void CL_CALLBACK OnMarker(cl_event, cl_int execution, void* data) {
   std::unique_ptr<std::shared_ptr<Point>> point(static_cast<std::shared_ptr<Point>*>(data));
   (*point)->Resolve(execution);
@@ -77,7 +72,7 @@ Status Point::Wait(double timeout_seconds) const {
   std::unique_lock<std::mutex> lock(mutex_);
   if (!changed_.wait_for(lock, std::chrono::duration<double>(timeout_seconds),
                          [&] { return done_; })) {
-    return Late(timeout_seconds, where_);
+    return LateEvent(timeout_seconds, where_);
   }
   return status_;
 }
@@ -92,39 +87,6 @@ void Point::EndLater(cl_event user_event) {
     }
   }
   clSetUserEventStatus(user_event, CL_COMPLETE);
-}
-
-bool OpenClEvent::Ready() const {
-  const auto p = point();
-  return p != nullptr && p->Ready();
-}
-
-Status OpenClEvent::Wait(double timeout_seconds) {
-  const auto begin = std::chrono::steady_clock::now();
-  std::shared_ptr<Point> p;
-  {
-    std::unique_lock<std::mutex> lock(mutex_);
-    if (!recorded_.wait_for(lock, std::chrono::duration<double>(timeout_seconds),
-                            [&] { return point_ != nullptr; })) {
-      return Late(timeout_seconds, "no queue, for it was not recorded");
-    }
-    p = point_;
-  }
-  const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
-  return p->Wait(std::max(0.0, timeout_seconds - spent.count()));
-}
-
-void OpenClEvent::Set(std::shared_ptr<Point> point) {
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    point_ = std::move(point);
-  }
-  recorded_.notify_all();
-}
-
-std::shared_ptr<Point> OpenClEvent::point() const {
-  std::lock_guard<std::mutex> lock(mutex_);
-  return point_;
 }
 
 OpenClQueue::OpenClQueue(const OpenClSlice& slice, std::string name)

@@ -9,6 +9,7 @@
 
 #include "openclaw/devices/device.h"
 #include "openclaw/devices/opencl/cl.h"
+#include "openclaw/devices/point_event.h"
 
 namespace oc::opencl {
 
@@ -88,18 +89,7 @@ class Point {
   std::vector<ClEvent> waiting_;  // user events to end
 };
 
-class OpenClEvent : public Event {
- public:
-  bool Ready() const override;
-  Status Wait(double timeout_seconds) override;
-  void Set(std::shared_ptr<Point> point);
-  std::shared_ptr<Point> point() const;
-
- private:
-  mutable std::mutex mutex_;
-  std::condition_variable recorded_;
-  std::shared_ptr<Point> point_;  // null until recorded
-};
+using OpenClEvent = PointEvent<Point>;
 
 class OpenClQueue : public Queue {
  public:
