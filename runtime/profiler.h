@@ -19,6 +19,8 @@ struct ProfileOptions {
   int min_rounds = 3;
   int max_rounds = 15;
   double timeout_seconds = 60;  // of the exchange between processes
+  // ProfileGraphs: what each VCU of the cluster computes in, as a plan has it; empty: what it has.
+  std::vector<DType> compute_types;
 };
 
 // Measures the requests one after the other, in rounds, as they would follow in a step: each reads
