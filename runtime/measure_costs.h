@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "openclaw/core/cost_table.h"
+#include "openclaw/core/dtype.h"
 #include "openclaw/devices/device.h"
 #include "openclaw/partitioner/costs.h"
 
@@ -25,6 +26,8 @@ struct ProfileOptions {
   int min_rounds = 3;
   int max_rounds = 15;
   double timeout_seconds = 60;  // of one op, and of the exchange between processes
+  // ProfileGraphs: what each VCU of the cluster computes in, as a plan has it; empty: what it has.
+  std::vector<DType> compute_types;
 };
 
 // What requests are of, and what is known of the rest.

@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "openclaw/devices/call_watch.h"
+#include "openclaw/partitioner/compute_types.h"
 
 namespace oc {
 namespace {
@@ -30,6 +31,14 @@ StatusOr<std::vector<CostRequest>> ToMeasure(Slice& slice, const Graph& graph, c
   return wanted;
 }
 
+// What the VCU runs of `graph`.
+StatusOr<const Graph*> OwnGraph(TypedGraphs& typed, const Graph& graph, const Cluster& cluster,
+                                int vcu, const ProfileOptions& options) {
+  if (!options.compute_types.empty()) return typed.In(options.compute_types[vcu]);
+  OC_ASSIGN_OR_RETURN(const DType dtype, ComputeTypeFor(graph, cluster.spec().vcus[vcu]));
+  return typed.In(dtype);
+}
+
 }  // namespace
 
 Status ProfileGraphs(Cluster& cluster, const Graph& graph, const Graph* update, CostTable& table,
@@ -39,12 +48,19 @@ Status ProfileGraphs(Cluster& cluster, const Graph& graph, const Graph* update, 
   std::vector<std::thread> threads;
   for (size_t i = 0; i < vcus.size(); ++i) {
     threads.emplace_back([&, i] {
-      const std::string kind = cluster.spec().vcus[vcus[i]->index()].kind;
+      const VcuSpec& spec = cluster.spec().vcus[vcus[i]->index()];
+      const std::string& kind = spec.kind;
       Slice& slice = vcus[i]->slice();
       const CallPurpose purpose(cluster.spec().vcus[vcus[i]->index()].name.c_str(), "profile", "",
                                 kNone);
-      auto requests = ToMeasure(slice, graph, update, kind, table, options);
-      found[i] = requests.ok() ? MeasureCosts(slice, *requests, {graph, update, table}, options)
+      TypedGraphs typed(graph);
+      auto own = OwnGraph(typed, graph, cluster, vcus[i]->index(), options);
+      if (!own.ok()) {
+        found[i] = own.status();
+        return;
+      }
+      auto requests = ToMeasure(slice, **own, update, kind, table, options);
+      found[i] = requests.ok() ? MeasureCosts(slice, *requests, {**own, update, table}, options)
                                : requests.status();
     });
   }
