@@ -21,7 +21,14 @@ class UpdateBuilder {
         b_.graph().AddInput("grad_norm_sq", {DType::kF32, {}}, ValueKind::kReduced, Scope::kStep)};
     const double limit =
         options.clip_norm > 0 ? options.clip_norm : std::numeric_limits<double>::infinity();
-    clip_ = b_.Op("clip_factor", {norm_}, {{"max_norm", limit}});
+    if (joint.FindValue("loss_scale") == kNone) {
+      clip_ = b_.Op("clip_factor", {norm_}, {{"max_norm", limit}});
+    } else {
+      // The norm of the gradients without the scale; the factor takes it out of them.
+      const Val inverse = b_.Scalar("inv_loss_scale", {DType::kF32, {}}, Scope::kStep);
+      const Val unscaled = b_.Mul(b_.Mul(norm_, inverse), inverse);
+      clip_ = b_.Mul(b_.Op("clip_factor", {unscaled}, {{"max_norm", limit}}), inverse);
+    }
   }
 
   Status Add(const Sgd& sgd, const Accumulator& a) {
@@ -58,7 +65,7 @@ class UpdateBuilder {
     const Value& target = joint_.value(a.target);
     const Variable* variable = joint_.FindVariable(a.target);
     const Val state = b_.State(target.name, target.type, variable->init);
-    const Val sum = Reduced(a, target.type);
+    const Val sum = Reduced(a);
     const Val scale =
         b_.Cast(b_.Scalar("inv_micro_batches", {DType::kF32, {}}, Scope::kStep), target.type.dtype);
     const Val updated = b_.Op("lerp", {state, b_.Mul(sum, scale)}, {{"rate", a.rate}});
@@ -83,11 +90,13 @@ class UpdateBuilder {
     const Value& target = joint_.value(a.target);
     const Variable* variable = joint_.FindVariable(a.target);
     const Val p = b_.Parameter(target.name, target.type, variable->init, variable->decay);
-    const Val g = Reduced(a, target.type);
+    const Val g = Reduced(a);
     if (const Val s = b_.Op("sum_squares", {g})) squares_.push_back(s.id);
     return {p, g, variable->decay};
   }
-  Val Reduced(const Accumulator& a, const TensorType& type) {
+  // In the type that it is summed in: the parameter's may be narrower.
+  Val Reduced(const Accumulator& a) {
+    const TensorType& type = joint_.value(a.contributions[0]).type;
     return {b_.graph().AddInput(a.name, type, ValueKind::kReduced, Scope::kStep)};
   }
   Val Moment(const std::string& kind, Val p) {

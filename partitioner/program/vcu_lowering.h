@@ -43,6 +43,7 @@ struct WorkItem {
 struct LoweringContext {
   const LowerInput& input;
   const LowerOptions& options;
+  std::vector<const Graph*> graphs;  // per VCU: the input graph, in the VCU's compute type
   StageAnalysis analysis;
   StageAnalysis update_analysis;            // where there is an update graph
   std::vector<std::vector<WorkItem>> work;  // per VCU
@@ -65,6 +66,7 @@ class VcuLowering {
   // What a slot stands for. Values are per micro-batch, the rest is once a VCU.
   enum class RefKind {
     kValue,
+    kStepValue,  // of the prologue
     kUpdateValue,
     kVariable,
     kScalar,
@@ -126,6 +128,7 @@ class VcuLowering {
   void EmitReceives(int action);
   void EmitSends(int action);
   void EmitSnapshots(const WorkItem& item);
+  Status EmitPrologue();
   Status EmitWork();
   Status EmitCount();
   Status EmitUpdate();
@@ -138,11 +141,12 @@ class VcuLowering {
 
   const LoweringContext& context_;
   const int vcu_;
+  const Graph& graph_;  // in this VCU's compute type
   VcuProgram program_;
   std::vector<ArenaItem> items_;  // step arena
   std::vector<Pending> pending_;
   std::map<std::pair<int, int>, int> values_;  // (root, micro-batch) -> buffer
-  std::map<int, int> update_values_;
+  std::map<int, int> step_values_, update_values_;
   std::map<std::pair<std::string, int>, int> scalars_;  // (name, micro-batch or kNone)
   std::map<int, SymbolicRange> accumulators_;
   std::map<std::string, Range> variables_;

@@ -72,14 +72,14 @@ void AdamW(void* p_bytes, const void* g_bytes, void* m_bytes, void* v_bytes, int
 
 }  // namespace
 
-#define OC_PAIRS(F)                                                      \
-  {                                                                      \
-    {F<float, float>, F<float, bf16>}, { F<bf16, float>, F<bf16, bf16> } \
-  }
+#define OC_VALUES(F, S) \
+  { F<S, float>, F<S, bf16>, F<S, f16> }
+#define OC_PAIRS(F) \
+  { OC_VALUES(F, float), OC_VALUES(F, bf16), OC_VALUES(F, f16) }
 const OptimizerLoops kOptimizerLoops = {
     .lerp = OC_PAIRS(Lerp),
     .accumulate = OC_PAIRS(Accumulate),
-    .sum_squares = {SumSquares<float>, SumSquares<bf16>},
+    .sum_squares = {SumSquares<float>, SumSquares<bf16>, SumSquares<f16>},
     .sgd = OC_PAIRS(Sgd),
     .adamw = OC_PAIRS(AdamW),
 };
