@@ -149,17 +149,15 @@ class Direct {
 #else
       const Weights::primitive_desc d({kAlgorithm, xd, wd, yd, stride, before, after}, engine_, f);
 #endif
-      Finish(
-          Weights(d), {DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_DST},
-          {Memory(xd, in_[1]), dnnl::memory(d.diff_weights_desc(), engine_), Memory(yd, in_[0])},
-          w);
+      Finish(Weights(d), {DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_DST},
+             {Memory(xd, in_[1]), dnnl::memory(d.diff_weights_desc(), engine_), Memory(yd, in_[0])},
+             w);
     }
   }
 
   // Between the plain weights and the primitive's, its operand 1.
   void Reorder(const Shape& w, bool is_output, const dnnl::memory& own) {
-    const dnnl::memory plain =
-        Memory({w.sizes(), type_, Tag::oihw}, is_output ? out_ : in_[1]);
+    const dnnl::memory plain = Memory({w.sizes(), type_, Tag::oihw}, is_output ? out_ : in_[1]);
     if (!plain_weights_ || plain.get_desc() == own.get_desc()) return;
     const dnnl::memory& from = is_output ? own : plain;
     const dnnl::memory& to = is_output ? plain : own;
@@ -167,8 +165,8 @@ class Direct {
     weights_args_ = {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}};
   }
 
-  void Finish(dnnl::primitive primitive, std::vector<int> roles,
-              std::vector<dnnl::memory> operands, const Shape& w) {
+  void Finish(dnnl::primitive primitive, std::vector<int> roles, std::vector<dnnl::memory> operands,
+              const Shape& w) {
     primitive_ = std::move(primitive);
     // Memory that nobody filled may hold denormal numbers, which are slow.
     std::memset(operands[1].get_data_handle(), 0, operands[1].get_desc().get_size());
@@ -201,8 +199,8 @@ double Flops(const OpDef& def, const OpRequest& request) {
   return def.cost({request.inputs, request.attrs}, request.outputs).flops;
 }
 
-void Run(const Case& c, const KernelRegistry& registry, int threads, int rounds,
-         bool plain_weights, benchmarks::Ratios& ratios) {
+void Run(const Case& c, const KernelRegistry& registry, int threads, int rounds, bool plain_weights,
+         benchmarks::Ratios& ratios) {
   OpRequest request;
   const std::shared_ptr<const OpRegistry> ops = BuiltinOps();
   request.def = ops->Find(c.op);

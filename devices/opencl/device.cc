@@ -137,6 +137,10 @@ class OpenClDevice : public Device {
       return InvalidArgument("slice of ", info_.name, ": ", options.threads,
                              " compute units, it has ", info_.threads);
     }
+    if (!options.options.empty()) {
+      return InvalidArgument("slice of ", info_.name, ": option '", options.options.begin()->first,
+                             "' is not known; it has none");
+    }
     SliceParts parts;
     int first = 0, units = info_.threads;
     if (options.threads < info_.threads && CanPartition(device_)) {

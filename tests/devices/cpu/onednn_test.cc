@@ -152,7 +152,7 @@ TEST(OneDnn, Convolutions) {
       {4, 12, 12, 3, 64, 3, 1, 1, same},         // few channels in
       {3, 12, 12, 130, 129, 3, 1, 1, same},      // weights copied in parts
       {5, 8, 8, 70, 40, 3, 2, 1, same},          // gradients of images folded: small and strided
-      {33, 7, 8, 66, 24, 3, 2, 1, same},        // in pieces of images and channels
+      {33, 7, 8, 66, 24, 3, 2, 1, same},         // in pieces of images and channels
       {3, 7, 7, 64, 32, 3, 2, 2, {2, 1, 1, 2}},  // dilated, unlike padding
       {2, 3, 3, 256, 512, 3, 1, 1, same},        // many channels
       {3, 7, 7, 128, 256, 3, 1, 1, same},        // bf16's
