@@ -62,6 +62,9 @@ class PreparedOp {
   virtual std::vector<int64_t> opaque_bytes() const { return {}; }
   // Which code runs it: "onednn", "cpu", "reference", ...
   virtual const char* implementation() const = 0;
+  // Memory of the host that it uses while it runs, where that is not the device's. One op of a
+  // slice has it at a time, so that the largest counts.
+  virtual int64_t host_bytes() const { return 0; }
   // Where the device has no kernel of its own: what stands in for it (devices/substitute.h), for
   // plans and reports; else empty.
   virtual std::string substitute() const { return {}; }

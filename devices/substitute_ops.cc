@@ -267,6 +267,7 @@ class HostOp : public SubstituteOp {
       outputs_.push_back(updated >= 0 ? inputs_[updated] : place(request.outputs[i].bytes()));
     }
     workspace_ = place(op_->workspace_bytes());
+    host_bytes_ = size;
     std::lock_guard<std::mutex> lock(staging_->mutex);
     if (staging_->buffer == nullptr || staging_->buffer->bytes() < size) {
       OC_ASSIGN_OR_RETURN(staging_->buffer, host_.Allocate(std::max<int64_t>(size, kAlignment)));
@@ -280,6 +281,7 @@ class HostOp : public SubstituteOp {
   }
 
   const char* implementation() const override { return "host"; }
+  int64_t host_bytes() const override { return host_bytes_; }
   std::string substitute() const override { return substitute_; }
 
   Status Enqueue(Queue& queue, std::span<const BufferRange> inputs,
@@ -330,6 +332,7 @@ class HostOp : public SubstituteOp {
   std::unique_ptr<Event> done_, copied_;
   std::vector<BufferRange> inputs_, outputs_;
   BufferRange workspace_;
+  int64_t host_bytes_ = 0;
   std::string name_, substitute_;
 };
 

@@ -66,6 +66,7 @@ class Cluster {
  private:
   struct Health;
   class HostSubstitutes;
+  class Setup;
   Cluster() = default;
   [[noreturn]] static void EndProcess(Health& health, const Status& why);
 

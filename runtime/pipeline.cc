@@ -355,8 +355,10 @@ int64_t ElasticPipeline::predicted_process_bytes() const {
   int64_t bytes = 0;
   for (const auto& vcu : cluster_.vcus()) {
     const VcuProgram& p = program().vcus[vcu->index()];
-    bytes += p.state_bytes + p.step_bytes;
+    bytes +=
+        p.state_bytes + p.step_bytes + plan().vcus[vcu->index()].host_bytes + vcu->staging_bytes();
   }
+  if (executor_ != nullptr) bytes += executor_->host_bytes();
   if (loader_ != nullptr) bytes += loader_->buffer_bytes();
   return bytes;
 }

@@ -104,6 +104,14 @@ TEST_F(MixedDevicesTest, OpsThatADeviceLacksRunElsewhereAndAreListed) {
     if (s.by.starts_with("on cpu/")) moved.insert(s.op.substr(0, s.op.find_first_of("@(")));
   }
   EXPECT_THAT(moved, ::testing::IsSupersetOf({"conv2d", "conv2d_grad_weight", "max_pool2d"}));
+  // What they take of the host is predicted: the first convolution's operands at least.
+  const VcuPrediction& predicted = (*pipeline)->plan().vcus[0];
+  const int64_t images = 4 * 28 * 28 * 4, activations = 4 * 28 * 28 * 6 * 4;
+  EXPECT_GE(predicted.host_bytes, images + activations);
+  EXPECT_LT(predicted.host_bytes, 8 * (images + activations));
+  EXPECT_GE((*pipeline)->predicted_process_bytes(), predicted.state_bytes + predicted.step_bytes +
+                                                        predicted.host_bytes +
+                                                        (*pipeline)->executor().host_bytes());
   const auto data = MakeSyntheticImages({.size = 64});
   auto batches = (*pipeline)->UseData(*data, 2);
   ASSERT_TRUE(batches.ok()) << batches.status();
