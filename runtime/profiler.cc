@@ -224,9 +224,10 @@ StatusOr<CostTable> MeasureCosts(Slice& slice, const std::vector<CostRequest>& r
   OC_ASSIGN_OR_RETURN(auto queue, slice.CreateQueue("profile"));
   OC_ASSIGN_OR_RETURN(auto event, slice.CreateEvent());
   Placer placer(*buffer);
-  // The last round's data of the whole ring is what the next reads: fill once.
-  OC_RETURN_IF_ERROR(Fill(*queue, *event, {buffer.get(), 0, buffer->bytes() / 64 * 64}, DType::kF32,
-                          options.timeout_seconds, values));
+  // The last round's data of the whole ring is what the next reads: fill once. Pairs of small bf16
+  // are small floats too, and alone they are small f16; the lower half of a float is any number.
+  OC_RETURN_IF_ERROR(Fill(*queue, *event, {buffer.get(), 0, buffer->bytes() / 64 * 64},
+                          DType::kBF16, options.timeout_seconds, values));
   const BufferRange* handed = nullptr;
   for (Candidate& c : candidates) {
     for (const TensorType& t : c.request->inputs) {
