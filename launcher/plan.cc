@@ -8,7 +8,7 @@
 #include "openclaw/partitioner/compute_types.h"
 #include "openclaw/partitioner/costs.h"
 #include "openclaw/partitioner/picture.h"
-#include "openclaw/runtime/profiler.h"
+#include "openclaw/runtime/measure_costs.h"
 #include "openclaw/runtime/training_graphs.h"
 
 namespace oc {
@@ -68,7 +68,8 @@ Status MeasureFor(VcuSpec& v, const DeviceRegistry& registry, const TrainingGrap
   if (v.kind != slice->kind()) {
     return no_costs(absl::StrCat("this machine measures kind ", slice->kind()));
   }
-  OC_ASSIGN_OR_RETURN(const CostTable found, MeasureCosts(*slice, missing(), {}));
+  OC_ASSIGN_OR_RETURN(const CostTable found,
+                      MeasureCosts(*slice, missing(), {*joint, &graphs.update, costs}, {}));
   for (const auto& [key, entry] : found.entries()) costs.Set(key, entry);
   return OkStatus();
 }
