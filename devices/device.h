@@ -142,6 +142,7 @@ struct DeviceInfo {
   std::string leaf;   // "cpu"
   std::string model;  // "avx512_bf16"
   int threads = 1;    // hardware threads this process may use
+  // The logical processors of the host that it computes with, if it does.
   std::vector<int> cores;
   int64_t memory_bytes = 0;
 };
@@ -158,6 +159,8 @@ class Device {
 struct DeviceLeaf {
   std::string name;
   std::function<StatusOr<std::vector<std::unique_ptr<Device>>>()> discover;
+  // What only stands in for a device or models one: `cluster: auto` does not take it.
+  bool by_name_only = false;
 };
 
 class DeviceRegistry {

@@ -250,6 +250,7 @@ class HostOp : public SubstituteOp {
       : host_(host), staging_(std::move(staging)), timeout_seconds_(timeout_seconds) {}
 
   Status Init(const OpRequest& request, Slice& device) {
+    name_ = ToString(request);
     OC_ASSIGN_OR_RETURN(op_, host_.Prepare(request));
     OC_ASSIGN_OR_RETURN(queue_, host_.CreateQueue("substitute"));
     OC_ASSIGN_OR_RETURN(done_, host_.CreateEvent());
@@ -295,9 +296,7 @@ class HostOp : public SubstituteOp {
     }
     OC_RETURN_IF_ERROR(queue.Record(*copied_));
     OC_RETURN_IF_ERROR(copied_->Wait(timeout_seconds_));
-    OC_RETURN_IF_ERROR(queue_->Enqueue(*op_, inputs_, outputs_, workspace_));
-    OC_RETURN_IF_ERROR(queue_->Record(*done_));
-    OC_RETURN_IF_ERROR(done_->Wait(timeout_seconds_));
+    OC_RETURN_IF_ERROR(RunOnHost());
     for (size_t i = 0; i < outputs.size(); ++i) {
       OC_RETURN_IF_ERROR(queue.CopyFromHost(
           {outputs[i].buffer, outputs[i].offset, outputs_[i].bytes}, host_.HostView(outputs_[i])));
@@ -308,6 +307,21 @@ class HostOp : public SubstituteOp {
   }
 
  private:
+  Status RunOnHost() {
+    if (queue_ == nullptr) {
+      OC_ASSIGN_OR_RETURN(queue_, host_.CreateQueue("substitute"));
+    }
+    const auto run = [&]() -> Status {
+      OC_RETURN_IF_ERROR(queue_->Enqueue(*op_, inputs_, outputs_, workspace_));
+      OC_RETURN_IF_ERROR(queue_->Record(*done_));
+      return done_->Wait(timeout_seconds_);
+    };
+    const Status ran = run();
+    if (ran.ok()) return ran;
+    queue_ = nullptr;  // it would keep the error for what other queues run later
+    return Annotate(ran, absl::StrCat("op ", name_, " on ", host_.kind()));
+  }
+
   Slice& host_;
   const std::shared_ptr<HostStaging> staging_;  // before the queue, which ends first
   const double timeout_seconds_;
@@ -316,7 +330,7 @@ class HostOp : public SubstituteOp {
   std::unique_ptr<Event> done_, copied_;
   std::vector<BufferRange> inputs_, outputs_;
   BufferRange workspace_;
-  std::string substitute_;
+  std::string name_, substitute_;
 };
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "openclaw/devices/modules.h"
 #include "openclaw/devices/plugin.h"
 #include "openclaw/devices/substitute.h"
+#include "openclaw/runtime/discovery.h"
 #include "openclaw/runtime/executor.h"
 
 namespace oc {
@@ -34,14 +35,7 @@ namespace {
 // Arenas reserve a margin that they do not use (vcu.cc).
 constexpr int64_t kReserve = int64_t{64} << 20;
 
-struct Wanted {
-  std::string device;
-  int cores = 0;
-  int64_t memory_bytes = 0;
-  std::map<std::string, std::string> options;
-};
-
-StatusOr<int64_t> MemoryFor(const Wanted& w, const DeviceInfo& info, int sharers) {
+StatusOr<int64_t> MemoryFor(const WantedVcu& w, const DeviceInfo& info, int sharers) {
   // A tenth is left to the process: code, libraries, loaders.
   const int64_t share = info.memory_bytes / 10 * 9 / std::max(1, sharers);
   if (w.memory_bytes == 0) return share;
@@ -97,30 +91,21 @@ std::vector<int> TakeCores(const DeviceInfo& info, int first, int count) {
   return cores;
 }
 
-// The VCUs that this host is to have, over all its processes.
-StatusOr<std::vector<Wanted>> WantedOnHost(const DiscoverOptions& options, const Job& job,
-                                           size_t devices) {
-  std::vector<Wanted> wanted;
+// The VCUs of a list of entries: all of them alone; under a launcher one a process, entry i for
+// local rank i modulo the local size.
+std::vector<WantedVcu> WantedByEntries(const std::vector<ClusterEntry>& entries, const Job& job) {
   const bool alone = job.world_size() == 1;
-  for (const ClusterEntry& e : options.config.entries) {
-    wanted.push_back({e.device, e.cores, e.memory_bytes, e.options});
+  const size_t count = alone ? entries.size() : static_cast<size_t>(job.local_size());
+  std::vector<WantedVcu> wanted;
+  for (size_t i = 0; i < count; ++i) {
+    const ClusterEntry& e = entries[i % entries.size()];
+    wanted.push_back({.device = e.device,
+                      .cores = e.cores,
+                      .memory_bytes = e.memory_bytes,
+                      .options = e.options,
+                      .local_rank = alone ? 0 : static_cast<int>(i)});
   }
-  if (alone && !wanted.empty()) return wanted;
-  if (!alone) {
-    // One VCU a process: entry i belongs to local rank i modulo the local size.
-    std::vector<Wanted> ranks;
-    for (int r = 0; r < job.local_size(); ++r) {
-      if (wanted.empty()) {
-        ranks.push_back({"cpu"});
-      } else {
-        ranks.push_back(wanted[r % wanted.size()]);
-      }
-    }
-    return ranks;
-  }
-  const size_t n =
-      options.vcus > 0 ? static_cast<size_t>(options.vcus) : std::max<size_t>(1, devices);
-  return std::vector<Wanted>(n, Wanted{"cpu"});
+  return wanted;
 }
 
 constexpr double kSlowCalls = 4;  // times the timeout, for calls that set up and compile
@@ -199,6 +184,10 @@ StatusOr<Cluster> Cluster::Discover(const DiscoverOptions& options) {
   }
   OC_ASSIGN_OR_RETURN(const DeviceRegistry found_here, LeavesWithPlugins(options.config.plugins));
   const DeviceRegistry& registry = options.registry != nullptr ? *options.registry : found_here;
+  // Looked for in child processes, before anything here has threads.
+  const bool is_auto = options.config.entries.empty();
+  const FoundDevices others =
+      is_auto ? FindDevices(registry, options.timeout_seconds) : FoundDevices{};
   Cluster cluster;
   cluster.health_ = std::make_shared<Health>();
   CallWatch::OnStuck on_stuck = options.on_stuck_call;
@@ -226,20 +215,30 @@ StatusOr<Cluster> Cluster::Discover(const DiscoverOptions& options) {
     }
     return &list;
   };
-  OC_ASSIGN_OR_RETURN(const std::vector<Device*>* cpus,
-                      devices_of(registry.leaves().empty() ? "cpu" : registry.leaves()[0].name));
-  OC_ASSIGN_OR_RETURN(std::vector<Wanted> wanted, WantedOnHost(options, job, cpus->size()));
-  if (options.config.entries.empty() && !registry.leaves().empty()) {
-    for (Wanted& w : wanted) w.device = registry.leaves()[0].name;
+  std::vector<WantedVcu> wanted;
+  if (is_auto) {
+    OC_ASSIGN_OR_RETURN(const std::vector<Device*>* processors,
+                        devices_of(registry.leaves().empty() ? "cpu" : registry.leaves()[0].name));
+    std::vector<DeviceInfo> infos;
+    for (const Device* d : *processors) infos.push_back(d->info());
+    HostDivision division = DivideHost(
+        infos, others,
+        {.alone = job.world_size() == 1, .count = job.local_size(), .vcus = options.vcus});
+    wanted = std::move(division.vcus);
+    cluster.found_ = absl::StrCat("cluster: auto: ", division.summary);
+    if (job.local_rank() == 0) OC_LOG_INFO(cluster.found_);
+  } else {
+    wanted = WantedByEntries(options.config.entries, job);
   }
 
   // Everybody on the host computes the same division of it, and makes its own part.
   std::map<Device*, int> sharers, cores_taken;
   std::vector<Device*> device_of;
   std::map<std::string, size_t> next;
-  for (const Wanted& w : wanted) {
+  for (const WantedVcu& w : wanted) {
     OC_ASSIGN_OR_RETURN(std::vector<Device*> * list, devices_of(w.device));
-    device_of.push_back((*list)[next[w.device]++ % list->size()]);
+    const size_t index = w.index >= 0 ? static_cast<size_t>(w.index) : next[w.device]++;
+    device_of.push_back((*list)[index % list->size()]);
     ++sharers[device_of.back()];
   }
   // Where ops go that a device lacks and that have no decomposition.
@@ -264,7 +263,7 @@ StatusOr<Cluster> Cluster::Discover(const DiscoverOptions& options) {
     const int first = cores_taken[&device];
     cores_taken[&device] += cores;
     shared |= cores_taken[&device] > info.threads;
-    if (job.world_size() > 1 && static_cast<int>(i) != job.local_rank()) continue;
+    if (wanted[i].local_rank != job.local_rank()) continue;
     OC_ASSIGN_OR_RETURN(const int64_t memory, MemoryFor(wanted[i], info, sharers[&device]));
     const std::vector<int> pinned = TakeCores(info, first, cores);
     auto made = device.CreateSlice({.threads = cores,
@@ -272,8 +271,11 @@ StatusOr<Cluster> Cluster::Discover(const DiscoverOptions& options) {
                                     .memory_bytes = memory + kReserve,
                                     .options = wanted[i].options});
     if (!made.ok()) {
-      const size_t entries = std::max<size_t>(1, options.config.entries.size());
-      return Annotate(made.status(), absl::StrCat("cluster.", i % entries));
+      const std::string where =
+          is_auto ? absl::StrCat("cluster: auto: ", info.name,
+                                 " (entries under cluster: that do not name it leave it out)")
+                  : absl::StrCat("cluster.", i % options.config.entries.size());
+      return Annotate(made.status(), where);
     }
     SubstituteHost host;  // what the host's own slices lack has nowhere else to go
     if (host_device != nullptr && info.leaf != "cpu") {

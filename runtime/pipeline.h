@@ -173,6 +173,7 @@ class ElasticPipeline {
                   const PipelineOptions& options)
       : cluster_(cluster), optimizer_(optimizer), options_(options) {}
   Status LoadProfile();
+  Status KeepProfile() const;
   Status MeasurePeak();
   Status PlanAndProfile(const Graph& model, bool recompute);
   Status MakePlan();
