@@ -16,8 +16,10 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <tuple>
 #include <vector>
 
+#include "in_memory.h"
 #include "openclaw/core/clock.h"
 #include "openclaw/graph/models/models.h"
 #include "openclaw/partitioner/shares.h"
@@ -34,6 +36,7 @@ struct Flags {
   int depth = 1, replicas = 1, micro_batches = 8, micro_batch = 4;
   double seconds = 1;
   int rounds = 5;
+  int explain = -1;
 };
 
 StatusOr<ClusterEntry> ParseVcu(const std::string& text) {
@@ -53,7 +56,8 @@ StatusOr<Flags> ParseFlags(int argc, char** argv) {
                                                {"--replicas", &flags.replicas},
                                                {"--micro-batches", &flags.micro_batches},
                                                {"--micro-batch", &flags.micro_batch},
-                                               {"--rounds", &flags.rounds}};
+                                               {"--rounds", &flags.rounds},
+                                               {"--explain", &flags.explain}};
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string name = argv[i], value = argv[i + 1];
     if (auto it = numbers.find(name); it != numbers.end()) {
@@ -113,6 +117,28 @@ double Median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
+// When each command of the last step ran, and when it was predicted to.
+void Explain(ElasticPipeline& pipeline) {
+  const Program& program = pipeline.program();
+  std::vector<TraceSpan> spans = pipeline.executor().spans();
+  std::stable_sort(spans.begin(), spans.end(), [](const TraceSpan& a, const TraceSpan& b) {
+    return std::tie(a.vcu, a.begin_nanos) < std::tie(b.vcu, b.begin_nanos);
+  });
+  int64_t start = spans.empty() ? 0 : spans[0].begin_nanos;
+  for (const TraceSpan& s : spans) start = std::min(start, s.begin_nanos);
+  std::printf("milliseconds    achieved          predicted\n");
+  for (const TraceSpan& s : spans) {
+    const VcuProgram& vcu = program.vcus[s.vcu];
+    const Command& c = vcu.commands[s.command];
+    const CommandTime& predicted = pipeline.simulation().walk.times[s.vcu][s.command];
+    std::printf("%9.3f +%7.3f  %9.3f +%7.3f  %s %s: %s %s\n",
+                static_cast<double>(s.begin_nanos - start) * 1e-6,
+                static_cast<double>(s.end_nanos - s.begin_nanos) * 1e-6, predicted.begin * 1e3,
+                (predicted.end - predicted.begin) * 1e3, vcu.name.c_str(),
+                ToString(vcu.lanes[c.lane]).c_str(), Name(c.kind), c.name.c_str());
+  }
+}
+
 // One cluster, many plans on it, one at a time.
 class Bench {
  public:
@@ -151,7 +177,8 @@ class Bench {
         if (costs.MayCut(at)) first_.push_back(costs.origins()[at]);
       }
     }
-    OC_ASSIGN_OR_RETURN(const Batches batches, pipeline->UseData(*c.data, 1 << 20));
+    const InMemory data(*c.data);
+    OC_ASSIGN_OR_RETURN(const Batches batches, pipeline->UseData(data, 1 << 20));
     Batches::Iterator batch = batches.begin();
     std::vector<double> times;
     const double begin = NowSeconds();
@@ -160,6 +187,7 @@ class Bench {
       if (i >= 2) times.push_back(step.seconds);  // the first warm up
     }
     const double rate = static_cast<double>(pipeline->global_batch()) / Median(times);
+    if (flags_.explain >= 0) Explain(*pipeline);
     pipeline.reset();
     OC_RETURN_IF_ERROR(cluster.Leave(30));
     return rate;
@@ -258,6 +286,12 @@ Status Run(const Flags& flags) {
   };
   OC_RETURN_IF_ERROR(measure(Balance::kMeasured, ""));
   const Plan chosen = bench.plan();
+  if (flags.explain > 0) {
+    for (const Plan& plan : AllPlans(chosen, flags, {flags.explain})) {
+      OC_RETURN_IF_ERROR(measure(Balance::kMeasured, plan.ToJson()));
+    }
+  }
+  if (flags.explain >= 0) return OkStatus();
   OC_RETURN_IF_ERROR(measure(Balance::kEven, ""));
   int refused = 0;
   for (const Plan& plan : AllPlans(chosen, flags, bench.cuts())) {

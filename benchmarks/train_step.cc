@@ -1,7 +1,9 @@
 // Times whole training steps of the models that train_step_pytorch.py times in PyTorch: same model,
 // batch and threads. One JSON line a model.
 //
-//   train_step [mlp lenet resnet18 gpt gpt2-124m] [--seconds 5] [--rounds] [--ops]
+//   train_step [mlp lenet resnet18 gpt gpt2-124m] [--seconds 5] [--amp O2] [--dtype bf16]
+//   [--rounds]
+//              [--ops]
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -11,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "in_memory.h"
 #include "openclaw/core/clock.h"
 #include "openclaw/graph/models/models.h"
 #include "openclaw/partitioner/costs.h"
@@ -56,37 +59,9 @@ StatusOr<Case> MakeCase(const std::string& name) {
                          "; there are mlp, lenet, resnet18, gpt, gpt2-124m");
 }
 
-// A data set read once: its samples are copied from memory, as the peer's are.
-class InMemory : public Dataset {
- public:
-  explicit InMemory(const Dataset& from) : Dataset(from.features()), size_(from.size()) {
-    for (int64_t i = 0; i < size_; ++i) {
-      std::vector<std::byte*> rows;
-      for (const RowLayout& layout : layouts()) {
-        rows_.emplace_back(static_cast<size_t>(layout.bytes));
-        rows.push_back(rows_.back().data());
-      }
-      Sample sample(layouts(), rows);
-      OC_CHECK(from.Read(i, sample).ok());
-    }
-  }
-  int64_t size() const override { return size_; }
-  Status Read(int64_t index, Sample& sample) const override {
-    for (int f = 0; f < sample.num_features(); ++f) {
-      const std::vector<std::byte>& row = rows_[index * sample.num_features() + f];
-      std::copy(row.begin(), row.end(), sample.bytes(f).begin());
-    }
-    return OkStatus();
-  }
-
- private:
-  int64_t size_;
-  std::vector<std::vector<std::byte>> rows_;
-};
-
 // Runs steps for `seconds` (six at least) and prints their median.
-Status Time(const std::string& name, ElasticPipeline& pipeline, Batches::Iterator& batch,
-            double seconds) {
+Status Time(const std::string& name, const PrecisionConfig& precision, ElasticPipeline& pipeline,
+            Batches::Iterator& batch, double seconds) {
   std::vector<double> times;
   const double begin = NowSeconds();
   while (times.size() < 6 || NowSeconds() - begin < seconds) {
@@ -97,9 +72,10 @@ Status Time(const std::string& name, ElasticPipeline& pipeline, Batches::Iterato
   std::nth_element(times.begin(), times.begin() + times.size() / 2, times.end());
   const double median = times[times.size() / 2];
   std::printf(
-      "{\"model\": \"%s\", \"framework\": \"openclaw\", \"ms\": %.3f, \"gflops\": %.1f, "
+      "{\"model\": \"%s\", \"framework\": \"openclaw\", \"amp_level\": \"%s\", \"ms\": %.3f, "
+      "\"gflops\": %.1f, "
       "\"share_of_peak\": %.3f, \"predicted_ms\": %.3f}\n",
-      name.c_str(), median * 1e3, pipeline.step_flops() / median * 1e-9,
+      name.c_str(), Name(precision.amp_level), median * 1e3, pipeline.step_flops() / median * 1e-9,
       pipeline.step_flops() / median / pipeline.peak_flops(),
       pipeline.plan().predicted_step_seconds * 1e3);
   std::fflush(stdout);
@@ -133,7 +109,8 @@ void PrintOps(const ElasticPipeline& pipeline) {
 
 // Where `rounds` is set, each line read from the standard input is one more measurement: two
 // programs can take turns on a machine whose speed drifts (compare.py).
-Status Run(const std::string& name, double seconds, bool rounds, bool ops) {
+Status Run(const std::string& name, const PrecisionConfig& precision, double seconds, bool rounds,
+           bool ops) {
   OC_ASSIGN_OR_RETURN(Case c, MakeCase(name));
   OC_RETURN_IF_ERROR(c.model.status());
   OC_ASSIGN_OR_RETURN(Cluster cluster, Cluster::Discover({.vcus = 1}));
@@ -141,6 +118,8 @@ Status Run(const std::string& name, double seconds, bool rounds, bool ops) {
                                                              {.micro_batch = c.batch,
                                                               .global_batch = c.batch,
                                                               .recompute = "none",
+                                                              .amp_level = precision.amp_level,
+                                                              .half = precision.dtype,
                                                               .profile_seconds = 0.5}));
   if (ops) PrintOps(*pipeline);
   const InMemory data(*c.data);
@@ -148,12 +127,12 @@ Status Run(const std::string& name, double seconds, bool rounds, bool ops) {
   Batches::Iterator batch = batches.begin();
   for (int i = 0; i < 4; ++i, ++batch) OC_RETURN_IF_ERROR(pipeline->Step(*batch).status());
   if (!rounds) {
-    OC_RETURN_IF_ERROR(Time(name, *pipeline, batch, seconds));
+    OC_RETURN_IF_ERROR(Time(name, precision, *pipeline, batch, seconds));
   } else {
     std::printf("ready\n");
     std::fflush(stdout);
     for (std::string line; std::getline(std::cin, line);) {
-      OC_RETURN_IF_ERROR(Time(name, *pipeline, batch, seconds));
+      OC_RETURN_IF_ERROR(Time(name, precision, *pipeline, batch, seconds));
     }
   }
   pipeline.reset();
@@ -166,10 +145,18 @@ Status Run(const std::string& name, double seconds, bool rounds, bool ops) {
 int main(int argc, char** argv) {
   std::vector<std::string> names;
   double seconds = 5;
+  oc::PrecisionConfig precision;
   bool rounds = false, ops = false;
   for (int i = 1; i < argc; ++i) {
     if (std::strcmp(argv[i], "--seconds") == 0 && i + 1 < argc) {
       seconds = std::atof(argv[++i]);
+    } else if (std::strcmp(argv[i], "--amp") == 0 && i + 1 < argc) {
+      const std::string wanted = argv[++i];
+      for (oc::AmpLevel level : {oc::AmpLevel::kO1, oc::AmpLevel::kO2, oc::AmpLevel::kO3}) {
+        if (wanted == oc::Name(level)) precision.amp_level = level;
+      }
+    } else if (std::strcmp(argv[i], "--dtype") == 0 && i + 1 < argc) {
+      if (std::strcmp(argv[++i], "f16") == 0) precision.dtype = oc::DType::kF16;
     } else if (std::strcmp(argv[i], "--rounds") == 0) {
       rounds = true;
     } else if (std::strcmp(argv[i], "--ops") == 0) {
@@ -180,7 +167,7 @@ int main(int argc, char** argv) {
   }
   if (names.empty()) names = {"mlp", "lenet", "resnet18", "gpt", "gpt2-124m"};
   for (const std::string& name : names) {
-    const oc::Status status = oc::Run(name, seconds, rounds, ops);
+    const oc::Status status = oc::Run(name, precision, seconds, rounds, ops);
     if (!status.ok()) {
       std::fprintf(stderr, "train_step %s: %s\n", name.c_str(), status.ToString().c_str());
       return 1;

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""The peer of train_step.cc: the same models, batches and optimizers in PyTorch on the CPU, float32.
-One JSON line a model and mode (eager, compiled).
+"""The peer of train_step.cc: the same models, batches and optimizers in PyTorch on the CPU, in float32,
+or with --amp under bfloat16 autocast. One JSON line a model and mode (eager, compiled).
 
-    python3 train_step_pytorch.py [--threads 2] [--seconds 5] [--compile] [--rounds] [model ...]
+    python3 train_step_pytorch.py [--threads 2] [--seconds 5] [--compile] [--amp] [--rounds] [model ...]
 """
 import argparse
 import json
@@ -96,14 +96,15 @@ def make(name):
     return model, x, y, optimizer, language
 
 
-def measure(name, compiled, seconds, rounds):
+def measure(name, compiled, amp, seconds, rounds):
     torch.manual_seed(1)
     model, x, y, optimizer, clip = make(name)
     forward = torch.compile(model) if compiled else model
 
     def step():
         optimizer.zero_grad(set_to_none=True)
-        loss = F.cross_entropy(forward(x), y)
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=amp):
+            loss = F.cross_entropy(forward(x), y)
         loss.backward()
         if clip:
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -117,7 +118,7 @@ def measure(name, compiled, seconds, rounds):
             step()
             times.append(time.perf_counter() - t)
         print(json.dumps({"model": name, "framework": "pytorch " + torch.__version__,
-                          "mode": "compiled" if compiled else "eager",
+                          "mode": "compiled" if compiled else "eager", "autocast": amp,
                           "ms": round(statistics.median(times) * 1e3, 3)}), flush=True)
 
     for _ in range(4):
@@ -136,16 +137,17 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=5)
     parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--amp", action="store_true", help="under bfloat16 autocast")
     parser.add_argument("--rounds", action="store_true", help="measure once a line of the standard input")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     for name in args.models:
         if args.rounds:
-            measure(name, args.compile, args.seconds, True)
+            measure(name, args.compile, args.amp, args.seconds, True)
             continue
-        measure(name, False, args.seconds, False)
+        measure(name, False, args.amp, args.seconds, False)
         if args.compile:
-            measure(name, True, args.seconds, False)
+            measure(name, True, args.amp, args.seconds, False)
 
 
 if __name__ == "__main__":

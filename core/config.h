@@ -108,9 +108,18 @@ struct OptimizerConfig {
 
 enum class AmpLevel { kO0, kO1, kO2, kO3, kO2Fp8 };
 const char* Name(AmpLevel level);
+// What the loss is multiplied by before the backward (optim/loss_scaler.h).
+struct LossScaleConfig {
+  // kAuto: dynamic where something computes in f16, else 1.
+  enum class Mode { kAuto, kDynamic, kFixed };
+  Mode mode = Mode::kAuto;
+  double value = 65536;            // kFixed: the scale; kDynamic: the first one
+  int64_t growth_interval = 2000;  // kDynamic: doubled after so many steps without an overflow
+};
 struct PrecisionConfig {
   AmpLevel amp_level = AmpLevel::kO0;
   DType dtype = DType::kBF16;  // the half type, from O1 on
+  LossScaleConfig loss_scale;
 };
 
 enum class AllReduce { kAuto, kRing, kTree, kHybrid };

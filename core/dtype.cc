@@ -56,17 +56,17 @@ F16::F16(float f) {
 }
 
 F16::operator float() const {
-  const uint32_t exponent = (bits >> 10) & 0x1fu;
-  const uint32_t mantissa = bits & 0x3ffu;
+  // Exponent and mantissa in a float's places, whose exponent is too small by 112 then; a
+  // denormal's too.
+  uint32_t u = static_cast<uint32_t>(bits & 0x7fffu) << 13;
   float value;
-  if (exponent == 0x1fu) {
-    value = mantissa != 0 ? NAN : INFINITY;
-  } else if (exponent == 0) {
-    value = std::ldexp(static_cast<float>(mantissa), -24);
-  } else {
-    value = std::ldexp(static_cast<float>(mantissa | 0x400u), static_cast<int>(exponent) - 25);
-  }
-  return (bits & 0x8000u) != 0 ? -value : value;
+  std::memcpy(&value, &u, 4);
+  value *= 0x1p112f;
+  std::memcpy(&u, &value, 4);
+  if ((bits & 0x7c00u) == 0x7c00u) u = 0x7f800000u | static_cast<uint32_t>(bits & 0x3ffu) << 13;
+  u |= static_cast<uint32_t>(bits & 0x8000u) << 16;
+  std::memcpy(&value, &u, 4);
+  return value;
 }
 
 }  // namespace oc

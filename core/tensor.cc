@@ -88,4 +88,42 @@ void StoreElement(DType dtype, std::byte* base, int64_t i, double value) {
   }
 }
 
+namespace {
+
+template <typename From, typename To>
+void ConvertAll(const std::byte* source, std::byte* target, int64_t n) {
+  const From* x = reinterpret_cast<const From*>(source);
+  To* y = reinterpret_cast<To*>(target);
+  for (int64_t i = 0; i < n; ++i) y[i] = static_cast<To>(static_cast<float>(x[i]));
+}
+
+template <typename From>
+void ConvertFrom(const std::byte* source, DType to, std::byte* target, int64_t n) {
+  switch (to) {
+    case DType::kF32:
+      return ConvertAll<From, float>(source, target, n);
+    case DType::kBF16:
+      return ConvertAll<From, BF16>(source, target, n);
+    case DType::kF16:
+      return ConvertAll<From, F16>(source, target, n);
+    default:
+      OC_CHECK(false, "convert floats to ", Name(to));
+  }
+}
+
+}  // namespace
+
+void ConvertFloats(DType from, const std::byte* source, DType to, std::byte* target, int64_t n) {
+  switch (from) {
+    case DType::kF32:
+      return ConvertFrom<float>(source, to, target, n);
+    case DType::kBF16:
+      return ConvertFrom<BF16>(source, to, target, n);
+    case DType::kF16:
+      return ConvertFrom<F16>(source, to, target, n);
+    default:
+      OC_CHECK(false, "convert floats from ", Name(from));
+  }
+}
+
 }  // namespace oc

@@ -71,5 +71,7 @@ class Tensor {
 // Element conversions on raw memory, as Tensor::at and set.
 double LoadElement(DType dtype, const std::byte* base, int64_t index);
 void StoreElement(DType dtype, std::byte* base, int64_t index, double value);
+// `n` floats of one type (f32, bf16, f16) as those of another, rounded to nearest even.
+void ConvertFloats(DType from, const std::byte* source, DType to, std::byte* target, int64_t n);
 
 }  // namespace oc

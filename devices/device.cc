@@ -12,6 +12,10 @@ std::string ToString(const OpRequest& request) {
   return text;
 }
 
+bool WantsSumType(const OpRequest& request) {
+  return request.attrs.Has("dtype") && TakesSumType(*request.def);
+}
+
 StatusOr<const DeviceLeaf*> DeviceRegistry::Find(const std::string& name) const {
   for (const DeviceLeaf& leaf : leaves_) {
     if (leaf.name == name) return &leaf;

@@ -50,6 +50,9 @@ struct OpRequest {
 };
 // "matmul f32[2, 3] f32[3, 4] {transpose_a: false}": for messages and cost keys.
 std::string ToString(const OpRequest& request);
+// Whether outputs are wanted in a wider type than the operands' (WithSumType): kernels that do not
+// know of it answer kUnimplemented, and the op is made of one without it and casts.
+bool WantsSumType(const OpRequest& request);
 
 class PreparedOp {
  public:

@@ -93,14 +93,16 @@ class Backward {
         grads_(forward.values.size()),
         contributions_(forward.values.size()) {}
 
-  Status Run(Val count) {
+  // `scale` may be empty.
+  Status Run(Val count, Val scale) {
     const int loss_node = forward_.values[forward_.loss_sum].producer;
     if (!requires_grad_[forward_.loss_sum] || loss_node == kNone) {
       return InvalidArgument("differentiate ", forward_.name, ": the loss depends on no parameter");
     }
     b_.SetPhase(Phase::kInputGrad, loss_node);
-    grads_[forward_.loss_sum] =
-        b_.Cast(b_.Op("reciprocal", {count}), forward_.values[forward_.loss_sum].type.dtype);
+    Val seed = b_.Op("reciprocal", {count});
+    if (scale) seed = b_.Mul(seed, scale);
+    grads_[forward_.loss_sum] = b_.Cast(seed, forward_.values[forward_.loss_sum].type.dtype);
     for (int id = static_cast<int>(forward_.nodes.size()) - 1; id >= 0; --id) {
       OC_RETURN_IF_ERROR(Visit(forward_.nodes[id]));
     }
@@ -171,7 +173,7 @@ class Backward {
 
 }  // namespace
 
-StatusOr<Graph> Differentiate(const Graph& forward) {
+StatusOr<Graph> Differentiate(const Graph& forward, const DifferentiateOptions& options) {
   if (forward.loss_sum == kNone || forward.loss_count == kNone) {
     return InvalidArgument("differentiate ", forward.name, ": the graph has no loss");
   }
@@ -185,7 +187,9 @@ StatusOr<Graph> Differentiate(const Graph& forward) {
   const Val count = {
       graph.AddInput("global_count", {DType::kF32, {}}, ValueKind::kReduced, Scope::kStep)};
   Backward backward(b, forward);
-  OC_RETURN_IF_ERROR(backward.Run(count));
+  Val scale;
+  if (options.loss_scale) scale = b.Scalar("loss_scale", {DType::kF32, {}}, Scope::kStep);
+  OC_RETURN_IF_ERROR(backward.Run(count, scale));
 
   graph.accumulators.push_back(
       {.kind = Accumulator::Kind::kCount, .name = "global_count", .contributions = {clone.id}});

@@ -43,9 +43,16 @@ class GradContext {
   std::vector<Val> results_;
 };
 
+struct DifferentiateOptions {
+  // The loss's gradient is multiplied by the step's scalar "loss_scale", f32[], and so are all
+  // gradients: those that a half type would flush to zero are kept (Micikevicius et al., "Mixed
+  // precision training", 2018).
+  bool loss_scale = false;
+};
+
 // kInvalidArgument: no loss, the loss count depends on more than data, or an op without a gradient
 // lies between a parameter and the loss (named).
-StatusOr<Graph> Differentiate(const Graph& forward);
+StatusOr<Graph> Differentiate(const Graph& forward, const DifferentiateOptions& options = {});
 
 // The forward graph as it is used after training: ops with a "training" attribute have it off
 // (dropout is the identity, batch norm reads its running statistics), nothing is accumulated but

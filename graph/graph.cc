@@ -38,6 +38,8 @@ const char* Name(Phase phase) {
       return "weight_grad";
     case Phase::kUpdate:
       return "update";
+    case Phase::kPrologue:
+      return "prologue";
   }
   return "?";
 }
@@ -355,7 +357,11 @@ Status VerifyAccumulators(const Graph& graph) {
                              Name(target.kind));
     }
     for (int id : a.contributions) {
-      if (graph.values[id].type == target.type) continue;
+      // A gradient may be summed in a wider type than its parameter's.
+      const TensorType& type = graph.values[id].type;
+      const bool wider = gradient && type.shape == target.type.shape && IsFloat(type.dtype) &&
+                         SizeInBits(type.dtype) >= SizeInBits(target.type.dtype);
+      if (type == target.type || wider) continue;
       return InvalidArgument("graph ", graph.name, ": ", what, " adds %", graph.values[id].name,
                              " ", graph.values[id].type.ToString(), " for %", target.name, " ",
                              target.type.ToString());

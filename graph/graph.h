@@ -49,6 +49,9 @@ enum class Phase : int32_t {
   kInputGrad = 3,
   kWeightGrad = 4,  // only feeds gradients of parameters: may be delayed
   kUpdate = 5,      // once a step
+  // Depends on parameters alone (their casts to a half type): once a step before all else, on every
+  // VCU that reads it.
+  kPrologue = 6,
 };
 const char* Name(Phase phase);
 

@@ -1,5 +1,7 @@
 #include "openclaw/graph/op.h"
 
+#include <algorithm>
+
 #include "openclaw/core/nearest_name.h"
 
 namespace oc {
@@ -53,6 +55,12 @@ Status OpRegistry::Unknown(const std::string& name) const {
   const std::string nearest = NearestName(name, names());
   return InvalidArgument("unknown op '", name, "'",
                          nearest.empty() ? "" : absl::StrCat("; did you mean '", nearest, "'?"));
+}
+
+bool TakesSumType(const OpDef& def) {
+  // An op whose output's type is its attribute alone, as cast's, must have it.
+  return std::any_of(def.attrs.begin(), def.attrs.end(),
+                     [](const AttrSpec& spec) { return spec.name == "dtype" && !spec.required; });
 }
 
 OpCost DefaultCost(const OpDef& def, const InferArgs& args,

@@ -121,6 +121,10 @@ std::shared_ptr<const OpRegistry> BuiltinOps();
 // The same, in a registry that a user may add to.
 std::unique_ptr<OpRegistry> NewRegistryWithBuiltinOps();
 
+// Whether the op may give its sums in a wider type than its operands have: the attribute "dtype",
+// where it is there (graph/ops/ops.h, WithSumType).
+bool TakesSumType(const OpDef& def);
+
 // Defaults of OpDef::cost.
 OpCost DefaultCost(const OpDef& def, const InferArgs& args, const std::vector<TensorType>& outputs);
 

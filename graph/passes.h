@@ -35,6 +35,8 @@ Status RemoveDeadNodes(Graph& graph);
 // Merges nodes of the same op, attributes, inputs, phase and region, in backward also of the same
 // forward node (never random or updating ones).
 Status MergeCommonSubexpressions(Graph& graph);
+// weight gradient + cast to f32 into a weight gradient of f32 (graph/ops/ops.h, WithSumType).
+Status FuseSumTypes(Graph& graph);
 // Linear + relu, batch norm + relu, add + relu and the like into one node, where the device's
 // kernels gain by it; every fused op has a decomposition.
 Status FuseElementwise(Graph& graph);

@@ -135,6 +135,8 @@ PipelineOptions MakePipelineOptions(const ExperimentConfig& c) {
   o.stages = c.parallel.stages;
   o.balance = c.parallel.balance == "even" ? Balance::kEven : Balance::kMeasured;
   o.amp_level = c.precision.amp_level;
+  o.half = c.precision.dtype;
+  o.loss_scale = c.precision.loss_scale;
   o.allreduce_algorithm = c.comm_options.allreduce_algorithm;
   o.shard = c.parallel.shard;
   o.seed = c.train.seed;

@@ -18,7 +18,9 @@ void AddExperiment(CLI::App* app, oc::ExperimentFlags& flags, const char* run_di
       ->type_name("KEY=VALUE");
   app->add_option("--run-dir", flags.run_dir, run_dir)->type_name("DIR");
   app->add_option("--amp-level", flags.amp_level,
-                  "Over the file's precision.amp_level; there is O0 (f32)")
+                  "Over the file's precision.amp_level: O0 (f32), O1 (casts around listed ops), O2 "
+                  "(half with "
+                  "f32 master weights), O3 (all half)")
       ->type_name("LEVEL");
 }
 

@@ -5,9 +5,10 @@
 #include "openclaw/devices/substitute.h"
 #include "openclaw/launcher/commands.h"
 #include "openclaw/launcher/config/cluster_file.h"
+#include "openclaw/partitioner/compute_types.h"
 #include "openclaw/partitioner/costs.h"
 #include "openclaw/partitioner/picture.h"
-#include "openclaw/runtime/profiler.h"
+#include "openclaw/runtime/measure_costs.h"
 #include "openclaw/runtime/training_graphs.h"
 
 namespace oc {
@@ -27,7 +28,10 @@ Status Show(const PlannedProgram& planned, const Graph& graph, const ClusterSpec
 // has it. A VCU whose kind is open gets that of the slice.
 Status MeasureFor(VcuSpec& v, const DeviceRegistry& registry, const TrainingGraphs& graphs,
                   CostTable& costs) {
-  const auto missing = [&] { return MissingCosts(graphs.joint, &graphs.update, v.kind, costs); };
+  OC_ASSIGN_OR_RETURN(const DType dtype, ComputeTypeFor(graphs.joint, v));
+  TypedGraphs typed(graphs.joint);
+  OC_ASSIGN_OR_RETURN(const Graph* joint, typed.In(dtype));
+  const auto missing = [&] { return MissingCosts(*joint, &graphs.update, v.kind, costs); };
   if (!v.kind.empty() && missing().empty()) return OkStatus();
   const auto no_costs = [&](const std::string& why) {
     return FailedPrecondition("plan: no costs for VCU ", v.name,
@@ -64,7 +68,8 @@ Status MeasureFor(VcuSpec& v, const DeviceRegistry& registry, const TrainingGrap
   if (v.kind != slice->kind()) {
     return no_costs(absl::StrCat("this machine measures kind ", slice->kind()));
   }
-  OC_ASSIGN_OR_RETURN(const CostTable found, MeasureCosts(*slice, missing(), {}));
+  OC_ASSIGN_OR_RETURN(const CostTable found,
+                      MeasureCosts(*slice, missing(), {*joint, &graphs.update, costs}, {}));
   for (const auto& [key, entry] : found.entries()) costs.Set(key, entry);
   return OkStatus();
 }
@@ -82,8 +87,9 @@ Status PlanWith(const Experiment& e, const PlanFlags& flags, const std::string& 
   OC_ASSIGN_OR_RETURN(const HybridOptimizer optimizer,
                       HybridOptimizer::FromConfig(e.config.optimizer));
   const PipelineOptions options = MakePipelineOptions(e.config);
-  OC_ASSIGN_OR_RETURN(const TrainingGraphs graphs,
-                      BuildTrainingGraphs(e.model, optimizer, options.micro_batch, recompute));
+  OC_ASSIGN_OR_RETURN(
+      const TrainingGraphs graphs,
+      BuildTrainingGraphs(e.model, optimizer, TrainingGraphOptionsOf(options, cluster, recompute)));
   CostTable costs;
   std::error_code error;
   if (!profile.empty() && std::filesystem::exists(profile, error)) {

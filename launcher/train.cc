@@ -139,7 +139,14 @@ class TrainingRun {
   }
 
   Status AfterStep(const StepResult& step) {
-    last_loss_ = step.loss;
+    if (step.skipped) {
+      if (first_) {
+        OC_LOG_WARNING("step ", step.step, ": the gradients overflow with loss scale ",
+                       step.loss_scale, ": no update; loss ", step.loss);
+      }
+    } else {
+      last_loss_ = step.loss;
+    }
     const double work = e_.counts_tokens ? step.metrics.at("loss_count")
                                          : static_cast<double>(pipeline_.global_batch());
     work_ += work;
@@ -161,6 +168,7 @@ class TrainingRun {
                   .step_seconds = step.seconds,
                   .throughput = work / step.seconds,
                   .peak_bytes = peak,
+                  .loss_scale = step.loss_scale,
                   .exposed_comm_seconds = step.exposed_comm_seconds,
                   .data_wait_seconds = step.data_wait_seconds};
     (e_.counts_tokens ? m.tokens : m.samples) = static_cast<int64_t>(work);

@@ -8,7 +8,9 @@
 namespace oc {
 namespace {
 
-Val Reduced(GraphBuilder& b, const Accumulator& a, const TensorType& type) {
+// In the type that it is summed in: the parameter's may be narrower.
+Val Reduced(GraphBuilder& b, const Graph& joint, const Accumulator& a) {
+  const TensorType& type = joint.value(a.contributions[0]).type;
   return {b.graph().AddInput(a.name, type, ValueKind::kReduced, Scope::kStep)};
 }
 
@@ -17,7 +19,7 @@ Status AddState(UpdateBuilder& builder, const Graph& joint, const Accumulator& a
   GraphBuilder& b = builder.graph();
   const Value& target = joint.value(a.target);
   const Val state = b.State(target.name, target.type, joint.FindVariable(a.target)->init);
-  const Val sum = Reduced(b, a, target.type);
+  const Val sum = Reduced(b, joint, a);
   const Val scale =
       b.Cast(b.Scalar("inv_micro_batches", {DType::kF32, {}}, Scope::kStep), target.type.dtype);
   const Val updated = b.Op("lerp", {state, b.Mul(sum, scale)}, {{"rate", a.rate}});
@@ -68,7 +70,8 @@ StatusOr<Graph> HybridOptimizer::BuildUpdate(const Graph& joint) const {
   OC_RETURN_IF_ERROR(Check());
   OC_ASSIGN_OR_RETURN(const Groups groups, Groups::Create(options_.groups, joint));
   UpdateBuilder builder(GraphBuilder(joint.name + ".update", joint.shared_ops()),
-                        options_.clip_norm, options_.clip_value);
+                        options_.clip_norm, options_.clip_value,
+                        /*loss_scale=*/joint.FindValue("loss_scale") != kNone);
   GraphBuilder& b = builder.graph();
   std::vector<int> squares;
   for (const Accumulator& a : joint.accumulators) {
@@ -78,7 +81,7 @@ StatusOr<Graph> HybridOptimizer::BuildUpdate(const Graph& joint) const {
     const Variable* variable = joint.FindVariable(a.target);
     ParameterUpdate u = groups.Of(a.target);
     u.p = b.Parameter(target.name, target.type, variable->init, variable->decay);
-    u.g = Reduced(b, a, target.type);
+    u.g = Reduced(b, joint, a);
     // Its share of the norm.
     squares.push_back(b.Op("sum_partials", {b.Op("sum_squares", {u.g})}).id);
     const Val next = std::visit([&](const auto& m) { return AddUpdate(builder, m, u); }, method_);

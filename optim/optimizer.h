@@ -5,7 +5,8 @@
 //   OC_ASSIGN_OR_RETURN(Graph update, optimizer.BuildUpdate(joint));
 //
 // The update graph reads parameters, states ("adamw.m.NAME"), reduced gradients ("grad.NAME") and
-// the step's scalars ("lr", "step" from 1, "inv_micro_batches"); its variables' `updated` values
+// the step's scalars ("lr", "step" from 1, "inv_micro_batches", "inv_loss_scale" where the joint
+// graph has a "loss_scale"); its variables' `updated` values
 // replace them. The squared gradient norm is the metric "grad_norm_sq", each parameter counted
 // once.
 #pragma once

@@ -8,14 +8,23 @@ namespace {
 constexpr double kAny = std::numeric_limits<double>::infinity();
 }
 
-UpdateBuilder::UpdateBuilder(GraphBuilder builder, double clip_norm, double clip_value)
+UpdateBuilder::UpdateBuilder(GraphBuilder builder, double clip_norm, double clip_value,
+                             bool loss_scale)
     : b_(std::move(builder)), clip_value_(clip_value) {
   b_.SetPhase(Phase::kUpdate, kNone);
   lr_ = b_.Scalar("lr", {DType::kF32, {}}, Scope::kStep);
   step_ = b_.Scalar("step", {DType::kF32, {}}, Scope::kStep);
   const Val norm = {
       b_.graph().AddInput("grad_norm_sq", {DType::kF32, {}}, ValueKind::kReduced, Scope::kStep)};
-  clip_ = b_.Op("clip_factor", {norm}, {{"max_norm", clip_norm > 0 ? clip_norm : kAny}});
+  const Attributes limit = {{"max_norm", clip_norm > 0 ? clip_norm : kAny}};
+  if (!loss_scale) {
+    clip_ = b_.Op("clip_factor", {norm}, limit);
+    return;
+  }
+  // The norm of the gradients without the scale; the factor takes it out of them.
+  const Val inverse = b_.Scalar("inv_loss_scale", {DType::kF32, {}}, Scope::kStep);
+  const Val unscaled = b_.Mul(b_.Mul(norm, inverse), inverse);
+  clip_ = b_.Mul(b_.Op("clip_factor", {unscaled}, limit), inverse);
 }
 
 Val UpdateBuilder::State(const std::string& kind, const ParameterUpdate& u) {

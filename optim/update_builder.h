@@ -25,8 +25,9 @@ struct ParameterUpdate {
 // One thread at a time. Errors are the graph builder's: they stay until Finish.
 class UpdateBuilder {
  public:
-  // `clip_norm` 0: no limit; `clip_value` 0: none.
-  UpdateBuilder(GraphBuilder builder, double clip_norm, double clip_value);
+  // `clip_norm` 0: no limit; `clip_value` 0: none. `loss_scale`: the gradients are of a scaled loss
+  // (loss_scaler.h).
+  UpdateBuilder(GraphBuilder builder, double clip_norm, double clip_value, bool loss_scale);
 
   GraphBuilder& graph() { return b_; }
   // Scalars of the step, f32[]: the learning rate, the number of the step from 1, and what the

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "openclaw/core/clock.h"
+#include "openclaw/partitioner/compute_types.h"
 #include "openclaw/partitioner/plan_search.h"
 #include "openclaw/partitioner/program/verify.h"
 #include "openclaw/partitioner/schedules/schedule.h"
@@ -79,6 +80,12 @@ StatusOr<PlannedProgram> DynamicGraphPartitioner::Try(Plan plan,
                                                       const PartitionOptions& options) const {
   PlannedProgram planned;
   planned.plan = std::move(plan);
+  if (planned.plan.compute_types.empty()) {
+    for (const VcuSpec& v : cluster_.vcus) {
+      OC_ASSIGN_OR_RETURN(const DType dtype, ComputeTypeFor(graph_, v));
+      planned.plan.compute_types.push_back(dtype);
+    }
+  }
   OC_ASSIGN_OR_RETURN(planned.program,
                       Lower({graph_, update_, planned.plan, cluster_, costs_}, options.lower));
   OC_ASSIGN_OR_RETURN(planned.simulation,

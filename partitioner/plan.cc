@@ -54,6 +54,16 @@ Status Plan::Validate(const Graph& graph, const ClusterSpec& cluster) const {
     return InvalidArgument("plan: stages end at node ", next - 1, ", the graph at ",
                            LastOrigin(graph));
   }
+  if (!compute_types.empty() && static_cast<int>(compute_types.size()) != cluster.size()) {
+    return InvalidArgument("plan: compute types of ", compute_types.size(), " VCUs, there are ",
+                           cluster.size());
+  }
+  for (size_t v = 0; v < compute_types.size(); ++v) {
+    const std::vector<DType>& has = cluster.vcus[v].dtypes;
+    if (has.empty() || std::find(has.begin(), has.end(), compute_types[v]) != has.end()) continue;
+    return InvalidArgument("plan: VCU ", cluster.vcus[v].name, " is to compute in ",
+                           Name(compute_types[v]), ", which its device lacks");
+  }
   return OkStatus();
 }
 
@@ -67,6 +77,8 @@ std::string Plan::ToJson() const {
                {"graph", graph_fingerprint},
                {"advice", advice},
                {"predicted_step_seconds", predicted_step_seconds}};
+  root["compute_types"] = json::array();
+  for (DType dtype : compute_types) root["compute_types"].push_back(Name(dtype));
   root["stages"] = json::array();
   for (const StagePlan& s : stages) {
     root["stages"].push_back({{"first_node", s.first_origin},
@@ -105,6 +117,10 @@ StatusOr<Plan> Plan::FromJson(const std::string& text) {
     plan.graph_fingerprint = root.at("graph").get<std::string>();
     plan.advice = root.value("advice", std::vector<std::string>());
     plan.predicted_step_seconds = root.value("predicted_step_seconds", 0.0);
+    for (const json& name : root.value("compute_types", json::array())) {
+      OC_ASSIGN_OR_RETURN(const DType dtype, ParseDType(name.get<std::string>()));
+      plan.compute_types.push_back(dtype);
+    }
     for (const json& s : root.at("stages")) {
       plan.stages.push_back({s.at("first_node").get<int>(), s.at("last_node").get<int>(),
                              s.at("vcus").get<std::vector<int>>(),

@@ -46,6 +46,9 @@ struct Plan {
   bool recompute = false;  // activations of marked modules are computed again in backward
   std::vector<StagePlan> stages;
   std::string graph_fingerprint;  // of the graph that it was made for
+  // What each VCU of the cluster computes the graph's half-typed values in (compute_types.h);
+  // empty: what its device has.
+  std::vector<DType> compute_types;
   // Filled from the simulator.
   double predicted_step_seconds = 0;
   std::vector<VcuPrediction> vcus;

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "openclaw/core/nearest_name.h"
+#include "openclaw/partitioner/compute_types.h"
 #include "openclaw/partitioner/shares.h"
 
 namespace oc {
@@ -20,9 +21,12 @@ StatusOr<PlanSearch> PlanSearch::Create(const Graph& graph, const Graph* update,
                                         const ClusterSpec& cluster, const CostTable& costs,
                                         const PartitionOptions& options) {
   PlanSearch search(graph, cluster, options);
+  TypedGraphs typed(graph);
   for (const VcuSpec& v : cluster.vcus) {
     if (search.costs_.count(v.kind) != 0) continue;
-    OC_ASSIGN_OR_RETURN(StageCosts c, StageCosts::Create(graph, update, v.kind, costs));
+    OC_ASSIGN_OR_RETURN(const DType dtype, ComputeTypeFor(graph, v));
+    OC_ASSIGN_OR_RETURN(const Graph* own, typed.In(dtype));
+    OC_ASSIGN_OR_RETURN(StageCosts c, StageCosts::Create(*own, update, v.kind, costs));
     search.costs_.emplace(v.kind, std::move(c));
   }
   search.alike_ = options.balance == Balance::kEven || search.costs_.size() == 1;

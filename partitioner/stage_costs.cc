@@ -1,6 +1,7 @@
 #include "openclaw/partitioner/stage_costs.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <set>
 
@@ -46,6 +47,7 @@ StatusOr<StageCosts> StageCosts::Create(const Graph& graph, const Graph* update,
   std::vector<int> last_reader(graph.values.size(), kNone);  // unit, of forward values
   std::vector<bool> read_by_backward(graph.values.size(), false);
   for (const Node& node : graph.nodes) {
+    if (node.phase == Phase::kPrologue) continue;  // once a step, not once a micro-batch
     const int unit = unit_of[node.origin];
     const bool backward = node.phase != Phase::kForward && node.phase != Phase::kCount;
     if (!node.def->is_view) {
@@ -60,16 +62,26 @@ StatusOr<StageCosts> StageCosts::Create(const Graph& graph, const Graph* update,
     }
   }
   const std::map<std::string, int64_t> optimizer = OptimizerBytes(graph, update);
-  std::set<std::pair<int, int>> counted;  // (unit, parameter)
-  for (const Node& node : graph.nodes) {
-    const int unit = unit_of[node.origin];
-    for (int v : node.inputs) {
-      const Value& value = graph.value(v);
-      if (value.kind != ValueKind::kParameter || !counted.insert({unit, v}).second) continue;
-      const auto it = optimizer.find(value.name);
-      state[unit] += value.type.bytes() * (update != nullptr ? 2 : 1) +
-                     (it == optimizer.end() ? 0 : it->second);
+  std::set<std::pair<int, int>> counted;  // (unit, parameter or value of the prologue)
+  const std::function<void(int, int)> count = [&](int unit, int v) {
+    const Value& value = graph.value(v);
+    const bool parameter = value.kind == ValueKind::kParameter;
+    const bool prologue =
+        value.producer != kNone && graph.node(value.producer).phase == Phase::kPrologue;
+    if (!(parameter || prologue) || !counted.insert({unit, v}).second) return;
+    if (prologue) {  // kept all step, beside what it is made of
+      state[unit] += value.type.bytes();
+      for (int from : graph.node(value.producer).inputs) count(unit, from);
+      return;
     }
+    const auto it = optimizer.find(value.name);
+    state[unit] +=
+        value.type.bytes() * (update != nullptr ? 2 : 1) + (it == optimizer.end() ? 0 : it->second);
+  };
+  for (const Node& node : graph.nodes) {
+    if (node.phase == Phase::kPrologue) continue;
+    const int unit = unit_of[node.origin];
+    for (int v : node.inputs) count(unit, v);
     if (node.phase != Phase::kForward) continue;
     for (int v : node.outputs) {
       if (read_by_backward[v]) stash[unit] += graph.value(v).type.bytes();

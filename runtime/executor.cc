@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "openclaw/comm/all_reduce.h"
@@ -45,6 +47,7 @@ struct BoundCall {
 
 struct CommandState {
   std::atomic<uint32_t> done{0};  // the number of the step in which it last ended
+  bool skipped = false;
   int64_t begin_nanos = 0, end_nanos = 0;
   std::vector<BoundCall> calls;
   std::vector<BufferRange> ranges;  // what the calls point into
@@ -59,7 +62,8 @@ struct VcuState {
   std::vector<std::vector<PreparedCall>> segments;
   std::map<std::string, std::unique_ptr<PreparedOp>> prepared;  // by cost key
   std::vector<std::vector<std::byte>> staging;  // per lane: where memory is not the host's
-  std::vector<std::vector<std::byte>> scratch;  // the same, of collectives
+  std::vector<std::vector<std::byte>> scratch;  // the same, of collectives; messages as they travel
+  std::optional<NonFinite> non_finite;          // what FindNonFinite met first
   // Per lane. Behind all that their work uses: it ends when they go, also after a timeout.
   std::vector<std::unique_ptr<Queue>> queues;
   std::vector<std::unique_ptr<Event>> events;
@@ -83,6 +87,8 @@ class StepExecutor : public Executor {
   Status Add(Vcu& vcu);
   void Start();
   Status Run(StepHost& host) override;
+  StatusOr<std::vector<NonFinite>> FindNonFinite(StepHost& host) override;
+  bool skipped(int vcu, int command) const override;
   VcuTimes times(int vcu) const override;
   std::vector<TraceSpan> spans() const override;
   std::vector<ImplementationCount> implementations() const override;
@@ -92,7 +98,13 @@ class StepExecutor : public Executor {
   void BindCommand(VcuState& v, int index);
   void LaneLoop(VcuState& v, int lane);
   Status RunCommand(VcuState& v, int lane, int index);
-  Status RunCompute(VcuState& v, int lane, CommandState& state);
+  Status RunCompute(VcuState& v, int lane, int index);
+  // Whether the command's condition holds.
+  StatusOr<bool> Holds(VcuState& v, int lane, const Command& c);
+  // Notes the first of the call's operands that is not finite.
+  Status CheckCall(VcuState& v, int lane, int index, const Call& call, bool outputs);
+  Status RunSend(VcuState& v, int lane, const Command& c);
+  Status RunRecv(VcuState& v, int lane, const Command& c);
   Status RunCollective(VcuState& v, int lane, const Command& c);
   // Host memory for a range: in place, or the lane's staging after a copy.
   StatusOr<std::span<std::byte>> HostBytes(VcuState& v, int lane, const Range& range, bool read);
@@ -109,6 +121,7 @@ class StepExecutor : public Executor {
   std::atomic<uint32_t> running_{0};
   std::atomic<bool> stop_{false};
   std::atomic<bool> failed_{false};
+  bool checking_ = false;  // during FindNonFinite
   mutable std::mutex mutex_;
   // Guarded by mutex_.
   Status status_;
@@ -313,13 +326,98 @@ Status StepExecutor::Synchronize(VcuState& v, int lane) {
   return v.events[lane]->Wait(kDeviceShare * options_.timeout_seconds);
 }
 
-Status StepExecutor::RunCompute(VcuState& v, int lane, CommandState& state) {
+StatusOr<bool> StepExecutor::Holds(VcuState& v, int lane, const Command& c) {
+  const auto at = std::find(program_.metrics.begin(), program_.metrics.end(), c.predicate);
+  Range range = v.program->metrics;
+  range.offset += 4 * (at - program_.metrics.begin());
+  range.bytes = 4;
+  OC_ASSIGN_OR_RETURN(const auto bytes, HostBytes(v, lane, range, /*read=*/true));
+  float value;
+  std::memcpy(&value, bytes.data(), 4);
+  return std::isfinite(value);
+}
+
+Status StepExecutor::RunCompute(VcuState& v, int lane, int index) {
   Queue& queue = *v.queues[lane];
-  for (const BoundCall& call : state.calls) {
+  const Command& c = v.program->commands[index];
+  CommandState& state = v.commands[index];
+  if (!c.predicate.empty()) {
+    OC_ASSIGN_OR_RETURN(const bool holds, Holds(v, lane, c));
+    state.skipped = !holds;
+    if (!holds) return OkStatus();
+  }
+  const std::vector<Call>& calls = v.program->segments[c.segment].calls;
+  for (size_t i = 0; i < state.calls.size(); ++i) {
+    const BoundCall& call = state.calls[i];
+    if (checking_) OC_RETURN_IF_ERROR(CheckCall(v, lane, index, calls[i], /*outputs=*/false));
     OC_RETURN_IF_ERROR(queue.Enqueue(*call.op, {call.inputs, call.num_inputs},
                                      {call.outputs, call.num_outputs}, call.workspace));
+    if (checking_) OC_RETURN_IF_ERROR(CheckCall(v, lane, index, calls[i], /*outputs=*/true));
   }
   return Synchronize(v, lane);
+}
+
+Status StepExecutor::CheckCall(VcuState& v, int lane, int index, const Call& call, bool outputs) {
+  if (v.non_finite.has_value()) return OkStatus();
+  const Command& c = v.program->commands[index];
+  const Segment& segment = v.program->segments[c.segment];
+  const std::vector<int>& slots = outputs ? call.outputs : call.inputs;
+  const std::vector<TensorType>& types = outputs ? call.output_types : call.input_types;
+  OC_RETURN_IF_ERROR(Synchronize(v, lane));
+  for (size_t i = 0; i < slots.size(); ++i) {
+    if (!IsFloat(types[i].dtype) || (outputs && HasOutput(call.def->opaque_outputs, i))) continue;
+    OC_ASSIGN_OR_RETURN(const auto bytes, HostBytes(v, lane, c.slots[slots[i]], /*read=*/true));
+    const int64_t n = types[i].shape.num_elements();
+    int64_t bad = 0;
+    while (bad < n && std::isfinite(LoadElement(types[i].dtype, bytes.data(), bad))) ++bad;
+    if (bad == n) continue;
+    std::string read;  // parameters and data by name
+    for (int slot : call.inputs) {
+      const std::string& name = segment.slots[slot].name;
+      if (name.find_first_not_of("0123456789") != std::string::npos) {
+        absl::StrAppend(&read, read.empty() ? "" : ", ", name);
+      }
+    }
+    v.non_finite = NonFinite{
+        v.vcu->index(), index,
+        absl::StrCat(outputs ? "output " : "input ", i, " ", types[i].ToString(), " of op ",
+                     call.def->name, call.scope.empty() ? "" : absl::StrCat(" in ", call.scope),
+                     read.empty() ? "" : absl::StrCat(", which reads ", read), ", element ", bad,
+                     " is ", LoadElement(types[i].dtype, bytes.data(), bad))};
+    return OkStatus();
+  }
+  return OkStatus();
+}
+
+// The elements travel in the graph's type; the epoch keeps messages of different executors over one
+// transport apart.
+Status StepExecutor::RunSend(VcuState& v, int lane, const Command& c) {
+  OC_ASSIGN_OR_RETURN(std::span<std::byte> bytes, HostBytes(v, lane, c.reads[0], /*read=*/true));
+  if (c.wire != c.dtype) {
+    std::vector<std::byte>& wire = v.scratch[lane];
+    wire.resize(static_cast<size_t>(WireBytes(c, c.reads[0])));
+    ConvertFloats(c.dtype, bytes.data(), c.wire, wire.data(),
+                  c.reads[0].bytes / SizeInBytes(c.dtype));
+    bytes = wire;
+  }
+  return v.vcu->transport()->Send(c.peer, c.tag + (options_.epoch << 40), bytes,
+                                  options_.timeout_seconds);
+}
+
+Status StepExecutor::RunRecv(VcuState& v, int lane, const Command& c) {
+  OC_ASSIGN_OR_RETURN(const auto bytes, HostBytes(v, lane, c.writes[0], /*read=*/false));
+  std::span<std::byte> wire = bytes;
+  if (c.wire != c.dtype) {
+    v.scratch[lane].resize(static_cast<size_t>(WireBytes(c, c.writes[0])));
+    wire = v.scratch[lane];
+  }
+  OC_RETURN_IF_ERROR(v.vcu->transport()->Recv(c.peer, c.tag + (options_.epoch << 40), wire,
+                                              options_.timeout_seconds));
+  if (c.wire != c.dtype) {
+    ConvertFloats(c.wire, wire.data(), c.dtype, bytes.data(),
+                  c.writes[0].bytes / SizeInBytes(c.dtype));
+  }
+  return WriteBack(v, lane, c.writes[0], bytes);
 }
 
 Status StepExecutor::RunCollective(VcuState& v, int lane, const Command& c) {
@@ -340,21 +438,13 @@ Status StepExecutor::RunCollective(VcuState& v, int lane, const Command& c) {
 
 Status StepExecutor::RunCommand(VcuState& v, int lane, int index) {
   const Command& c = v.program->commands[index];
-  const double timeout = options_.timeout_seconds;
-  // Messages of different executors over one transport are kept apart by the epoch.
-  const int64_t tag = c.tag + (options_.epoch << 40);
   switch (c.kind) {
     case CommandKind::kCompute:
-      return RunCompute(v, lane, v.commands[index]);
-    case CommandKind::kSend: {
-      OC_ASSIGN_OR_RETURN(auto bytes, HostBytes(v, lane, c.reads[0], /*read=*/true));
-      return v.vcu->transport()->Send(c.peer, tag, bytes, timeout);
-    }
-    case CommandKind::kRecv: {
-      OC_ASSIGN_OR_RETURN(auto bytes, HostBytes(v, lane, c.writes[0], /*read=*/false));
-      OC_RETURN_IF_ERROR(v.vcu->transport()->Recv(c.peer, tag, bytes, timeout));
-      return WriteBack(v, lane, c.writes[0], bytes);
-    }
+      return RunCompute(v, lane, index);
+    case CommandKind::kSend:
+      return RunSend(v, lane, c);
+    case CommandKind::kRecv:
+      return RunRecv(v, lane, c);
     case CommandKind::kCollective:
       return RunCollective(v, lane, c);
     case CommandKind::kCopy: {
@@ -372,6 +462,26 @@ Status StepExecutor::RunCommand(VcuState& v, int lane, int index) {
     }
   }
   return Internal("unknown command");
+}
+
+StatusOr<std::vector<NonFinite>> StepExecutor::FindNonFinite(StepHost& host) {
+  for (auto& v : vcus_) v->non_finite.reset();
+  checking_ = true;
+  const Status ran = Run(host);
+  checking_ = false;
+  OC_RETURN_IF_ERROR(ran);
+  std::vector<NonFinite> found;
+  for (auto& v : vcus_) {
+    if (v->non_finite.has_value()) found.push_back(*v->non_finite);
+  }
+  return found;
+}
+
+bool StepExecutor::skipped(int vcu, int command) const {
+  for (const auto& v : vcus_) {
+    if (v->vcu->index() == vcu) return v->commands[command].skipped;
+  }
+  return false;
 }
 
 VcuTimes StepExecutor::times(int vcu) const {

@@ -53,6 +53,13 @@ struct ImplementationCount {
   int64_t calls = 0;
 };
 
+// Where a step's values first were no finite numbers.
+struct NonFinite {
+  int vcu = kNone;
+  int command = kNone;  // in its program
+  std::string what;     // "output 0 of linear in blocks.0.mlp (parameter w)": for people
+};
+
 class Executor {
  public:
   // `vcus`: those of this process, in any order; the Program and they must outlive the executor.
@@ -68,6 +75,14 @@ class Executor {
   // naming VCU and command (where a computation failed too, that instead of a transfer's error);
   // the executor is then of no further use.
   virtual Status Run(StepHost& host) = 0;
+
+  // Run again with a look at every value between the ops, which is slow: what on this process's
+  // VCUs first was not finite, in the order of each VCU's commands. Empty: nothing was. Errors of
+  // Run.
+  virtual StatusOr<std::vector<NonFinite>> FindNonFinite(StepHost& host) = 0;
+
+  // Whether the last step left the command out, as its condition (Command::predicate) says.
+  virtual bool skipped(int vcu, int command) const = 0;
 
   // Of the last step. `vcu`: index in the cluster, of this process.
   virtual VcuTimes times(int vcu) const = 0;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 #include <set>
 
 #include "openclaw/comm/all_reduce.h"
@@ -13,6 +14,7 @@
 #include "openclaw/core/logging.h"
 #include "openclaw/graph/builder.h"
 #include "openclaw/optim/learning_rate.h"
+#include "openclaw/partitioner/compute_types.h"
 #include "openclaw/runtime/pipeline_internal.h"
 #include "openclaw/runtime/profiler.h"
 #include "openclaw/runtime/report/memory.h"
@@ -22,8 +24,8 @@ namespace oc {
 namespace {
 
 Status CheckOptions(const PipelineOptions& o) {
-  if (o.amp_level != AmpLevel::kO0) {
-    return Unimplemented("precision.amp_level ", Name(o.amp_level), "; there is O0 (f32)");
+  if (o.amp_level == AmpLevel::kO2Fp8) {
+    return Unimplemented("precision.amp_level ", Name(o.amp_level), "; there are O0, O1, O2, O3");
   }
   if (o.shard != 0) return Unimplemented("parallel.shard ", o.shard, "; there is 0");
   if (o.allreduce_algorithm != AllReduce::kAuto && o.allreduce_algorithm != AllReduce::kRing) {
@@ -34,6 +36,54 @@ Status CheckOptions(const PipelineOptions& o) {
     return Unimplemented("parallel.recompute '", o.recompute, "'; there are auto, none, marked");
   }
   return OkStatus();
+}
+
+bool ScalesLoss(const PipelineOptions& o, const ClusterSpec& cluster) {
+  using Mode = LossScaleConfig::Mode;
+  switch (o.loss_scale.mode) {
+    case Mode::kDynamic:
+      return true;
+    case Mode::kFixed:
+      return o.loss_scale.value != 1;
+    case Mode::kAuto:
+      break;
+  }
+  if (o.amp_level == AmpLevel::kO0) return false;
+  if (o.half == DType::kF16) return true;
+  // Those without bf16 compute in f16, if they have it.
+  return std::any_of(cluster.vcus.begin(), cluster.vcus.end(), [](const VcuSpec& v) {
+    const auto has = [&](DType dtype) {
+      return std::find(v.dtypes.begin(), v.dtypes.end(), dtype) != v.dtypes.end();
+    };
+    return !has(DType::kBF16) && has(DType::kF16);
+  });
+}
+
+// At least one VCU must compute in a half type: else the level is not what was asked for.
+Status CheckComputeTypes(const Graph& joint, const ClusterSpec& cluster) {
+  const std::optional<DType> half = HalfTypeOf(joint);
+  if (!half.has_value()) return OkStatus();
+  bool any = false;
+  for (const VcuSpec& v : cluster.vcus) {
+    OC_ASSIGN_OR_RETURN(const DType dtype, ComputeTypeFor(joint, v));
+    any |= dtype != DType::kF32;
+    for (const auto* list : {&joint.parameters, &joint.states}) {
+      for (const Variable& variable : *list) {
+        const Value& value = joint.value(variable.value);
+        if (value.type.dtype != *half || dtype == *half) continue;
+        return InvalidArgument("precision: ", value.name, " is ", value.type.ToString(),
+                               " at amp_level O3, and VCU ", v.name, " (", v.kind, ") has no ",
+                               Name(*half), ": use O2, which keeps parameters in f32");
+      }
+    }
+  }
+  if (any) return OkStatus();
+  std::string kinds;
+  for (const VcuSpec& v : cluster.vcus) {
+    absl::StrAppend(&kinds, kinds.empty() ? "" : ", ", v.name, " (", v.kind, ")");
+  }
+  return InvalidArgument("precision.dtype ", Name(*half), ": no VCU computes in it or in another ",
+                         "half type: ", kinds, "; use amp_level O0");
 }
 
 double Flops(const Graph& graph) {
@@ -69,6 +119,14 @@ PartitionOptions PartitionOptionsOf(const PipelineOptions& options) {
   return o;
 }
 
+TrainingGraphOptions TrainingGraphOptionsOf(const PipelineOptions& options,
+                                            const ClusterSpec& cluster, bool recompute) {
+  return {.micro_batch = options.micro_batch,
+          .recompute = recompute,
+          .amp = {options.amp_level, options.half},
+          .loss_scale = ScalesLoss(options, cluster)};
+}
+
 // The host's side of a training step.
 class ElasticPipeline::TrainHost : public StepHost {
  public:
@@ -89,7 +147,11 @@ class ElasticPipeline::TrainHost : public StepHost {
       return Store<int64_t>(
           to, RngWords(pipeline_.options_.seed, pipeline_.step_, g * pipeline_.plan().micro_batch));
     if (name == "lr") return Store<float>(to, {{lr_}});
-    if (name == "step") return Store<float>(to, {{static_cast<float>(pipeline_.step_ + 1)}});
+    if (name == "step") return Store<float>(to, {{static_cast<float>(pipeline_.updates() + 1)}});
+    if (name == "loss_scale") return Store<float>(to, {{static_cast<float>(LossScale())}});
+    if (name == "inv_loss_scale") {
+      return Store<float>(to, {{static_cast<float>(1 / LossScale())}});
+    }
     if (name == "inv_micro_batches") {
       return Store<float>(to, {{1.0f / static_cast<float>(pipeline_.plan().micro_batches)}});
     }
@@ -111,6 +173,10 @@ class ElasticPipeline::TrainHost : public StepHost {
   const std::vector<float>& results() const { return results_; }
 
  private:
+  double LossScale() const {
+    return pipeline_.scaler_.has_value() ? pipeline_.scaler_->scale() : 1.0;
+  }
+
   const ElasticPipeline& pipeline_;
   std::span<const MicroBatch> batches_;
   float lr_;
@@ -159,10 +225,20 @@ StatusOr<std::unique_ptr<ElasticPipeline>> ElasticPipeline::Create(const Graph& 
 
 Status ElasticPipeline::PlanAndProfile(const Graph& model, bool recompute) {
   model_ = model;
-  OC_ASSIGN_OR_RETURN(TrainingGraphs graphs,
-                      BuildTrainingGraphs(model, optimizer_, options_.micro_batch, recompute));
+  const TrainingGraphOptions graph_options =
+      TrainingGraphOptionsOf(options_, cluster_.spec(), recompute);
+  OC_ASSIGN_OR_RETURN(TrainingGraphs graphs, BuildTrainingGraphs(model, optimizer_, graph_options));
+  OC_RETURN_IF_ERROR(CheckComputeTypes(graphs.joint, cluster_.spec()));
   joint_ = std::move(graphs.joint);
   update_ = std::move(graphs.update);
+  scaler_.reset();
+  if (graph_options.loss_scale) {
+    LossScaleConfig config = options_.loss_scale;
+    if (config.mode == LossScaleConfig::Mode::kAuto) {
+      config.mode = LossScaleConfig::Mode::kDynamic;
+    }
+    OC_ASSIGN_OR_RETURN(scaler_, LossScaler::Create(config));
+  }
   recomputes_ = recompute;
   OC_RETURN_IF_ERROR(LoadProfile());
   return MakePlan();
@@ -200,12 +276,15 @@ Status ElasticPipeline::MeasurePeak() {
   double slowest = 0;
   for (int64_t side = 128; side <= 1024 && slowest < kEnoughSeconds; side *= 2) {
     GraphBuilder b("peak", joint_.shared_ops());
-    const Val x = b.Data("x", {DType::kF32, {side, side}});
-    b.Output("y", b.Linear(x, b.Parameter("w", {DType::kF32, {side, side}}, {})));
+    const TensorType type = {HalfTypeOf(joint_).value_or(DType::kF32), {side, side}};
+    b.Output("y", b.Linear(b.Data("x", type), b.Data("w", type)));
     OC_ASSIGN_OR_RETURN(const Graph graph, b.Finish());
+    TypedGraphs typed(graph);
     OC_RETURN_IF_ERROR(ProfileGraphs(cluster_, graph, nullptr, costs_, {.seconds = 0.1}));
     for (const VcuSpec& v : cluster_.spec().vcus) {
-      const CostEntry* entry = costs_.Find(RequestOf(graph, graph.node(0), 0, v.kind).key);
+      OC_ASSIGN_OR_RETURN(const DType dtype, ComputeTypeFor(graph, v));
+      OC_ASSIGN_OR_RETURN(const Graph* own, typed.In(dtype));
+      const CostEntry* entry = costs_.Find(RequestOf(*own, own->node(0), 0, v.kind).key);
       if (entry == nullptr || entry->seconds <= 0) continue;
       slowest = std::max(slowest, entry->seconds);
       peaks[v.kind] =
@@ -363,11 +442,21 @@ StatusOr<StepResult> ElasticPipeline::Step(const Batch& batch) {
                         : Annotate(failure, absl::StrCat("step ", step_ + 1));
   }
   step_arena_ = StepArena::kTraining;
-  result.step = ++step_;
+  result.step = step_ + 1;
   const std::vector<std::string>& names = program().metrics;
   for (size_t i = 0; i < names.size(); ++i) result.metrics[names[i]] = host.results()[i];
   result.loss = result.metrics["loss_sum"] / result.metrics["loss_count"];
-  result.grad_norm = std::sqrt(result.metrics["grad_norm_sq"]);
+  result.loss_scale = scaler_.has_value() ? scaler_->scale() : 1;
+  result.grad_norm = std::sqrt(result.metrics["grad_norm_sq"]) / result.loss_scale;
+  const bool finite = std::isfinite(result.metrics["grad_norm_sq"]);
+  if (scaler_.has_value()) {
+    result.skipped = !finite;
+    OC_RETURN_IF_ERROR(Annotate(scaler_->Update(finite),
+                                absl::StrCat("step ", result.step, ", loss ", result.loss)));
+  } else if (!finite || !std::isfinite(result.loss)) {
+    return ExplainNonFinite(result, host);
+  }
+  ++step_;
   result.stop = result.metrics["stop"] > 0;
   result.data_wait_seconds = loaded - begin;
   for (const auto& vcu : cluster_.vcus()) {
@@ -376,6 +465,46 @@ StatusOr<StepResult> ElasticPipeline::Step(const Batch& batch) {
   }
   result.seconds = NowSeconds() - begin;
   return result;
+}
+
+// The step is run again with a look at every value. Of what the VCUs find, the first to be computed
+// is told: the rest follows from it.
+Status ElasticPipeline::ExplainNonFinite(const StepResult& step, TrainHost& host) {
+  std::string mine;
+  double first = std::numeric_limits<double>::infinity();
+  auto found = executor_->FindNonFinite(host);
+  if (found.ok()) {
+    for (const NonFinite& f : *found) {
+      const double begin = simulation().walk.times[f.vcu][f.command].begin;
+      if (begin >= first) continue;
+      const Command& c = program().vcus[f.vcu].commands[f.command];
+      first = begin;
+      mine = absl::StrCat(
+          f.what, ", in ", c.name,
+          c.micro_batch == kNone ? "" : absl::StrCat(" of micro-batch ", c.micro_batch), " on VCU ",
+          program().vcus[f.vcu].name);
+    }
+  }
+  std::string text = absl::StrCat("step ", step.step, ": the loss is ", step.loss,
+                                  ", the gradients' norm ", step.grad_norm);
+  auto all = cluster_.job().AllGather(absl::StrFormat("%.17g ", first) + mine, "non-finite values",
+                                      options_.timeout_seconds);
+  if (all.ok()) {
+    double earliest = std::numeric_limits<double>::infinity();
+    std::string where;
+    for (const std::string& one : *all) {
+      const double begin = std::strtod(one.c_str(), nullptr);
+      const size_t blank = one.find(' ');
+      if (blank == std::string::npos || begin >= earliest) continue;
+      earliest = begin;
+      where = one.substr(blank + 1);
+    }
+    if (!where.empty()) absl::StrAppend(&text, "; first: ", where);
+  }
+  return FailedPrecondition(text,
+                            ". The update was left out, and checkpoints are those of good "
+                            "steps: look at the data of this step, lower the learning rate, "
+                            "or set optimizer.clip_norm");
 }
 
 }  // namespace oc

@@ -20,12 +20,14 @@
 #include <string>
 #include <vector>
 
+#include "openclaw/optim/loss_scaler.h"
 #include "openclaw/optim/optimizer.h"
 #include "openclaw/partitioner/partition.h"
 #include "openclaw/runtime/checkpoint/store.h"
 #include "openclaw/runtime/cluster.h"
 #include "openclaw/runtime/data/loader.h"
 #include "openclaw/runtime/executor.h"
+#include "openclaw/runtime/training_graphs.h"
 
 namespace oc {
 
@@ -42,6 +44,8 @@ struct PipelineOptions {
   std::vector<std::string> stages;  // modules to cut after
   Balance balance = Balance::kMeasured;
   AmpLevel amp_level = AmpLevel::kO0;
+  DType half = DType::kBF16;  // what amp_level computes in
+  LossScaleConfig loss_scale;
   AllReduce allreduce_algorithm = AllReduce::kAuto;
   int shard = 0;
   uint64_t seed = 1;        // of initial values, data order and dropout
@@ -56,12 +60,18 @@ struct PipelineOptions {
 
 // What of the options is planning's.
 PartitionOptions PartitionOptionsOf(const PipelineOptions& options);
+// What of the options makes the graphs, for these VCUs.
+TrainingGraphOptions TrainingGraphOptionsOf(const PipelineOptions& options,
+                                            const ClusterSpec& cluster, bool recompute);
 
 struct StepResult {
   int64_t step = 0;  // steps done, this one included
   double loss = 0;   // mean over the global batch
   double lr = 0;
-  double grad_norm = 0;  // before clipping
+  double grad_norm = 0;   // before clipping, without the loss scale
+  double loss_scale = 1;  // of this step
+  // The gradients were not finite: parameters and states are as before, the scale is lowered.
+  bool skipped = false;
   std::map<std::string, double>
       metrics;         // sums over the global batch: "correct", "loss_count", ...
   double seconds = 0;  // whole, waiting for data included
@@ -91,6 +101,9 @@ class ElasticPipeline {
   // by name. Returns the batches of `steps` steps from the present one on. Starts prefetching.
   StatusOr<Batches> UseData(const Dataset& dataset, int64_t steps);
   // One step on the samples of `batch` (indices only: each process loads those that its VCUs take).
+  // Where the loss or the gradients are not finite and no loss scale can help: kFailedPrecondition
+  // naming the step and where such a value first arose; parameters and states are then those of the
+  // step before.
   StatusOr<StepResult> Step(const Batch& batch);
   // Loss and metrics over the whole data set, in order; the last micro-batch may be smaller.
   StatusOr<EvalResult> Evaluate(const Dataset& dataset);
@@ -136,7 +149,8 @@ class ElasticPipeline {
   int64_t predicted_process_bytes() const;
   // Resident memory of this process just before its first arena.
   int64_t process_bytes_before() const { return process_bytes_before_; }
-  // Measured peak of all VCUs together, f32 products: what MFU is a share of.
+  // Measured peak of all VCUs together, products in the type that each computes in: what MFU is a
+  // share of.
   double peak_flops() const { return peak_flops_; }
   // Whether marked modules are computed again in backward.
   bool recomputes() const { return recomputes_; }
@@ -173,14 +187,19 @@ class ElasticPipeline {
   // the moving averages.
   enum class ReadWhat { kAll, kModel, kAverages };
   Status ReadState(const class Checkpoint& checkpoint, ReadWhat what);
+  // The error of a step whose loss or gradients are not finite.
+  Status ExplainNonFinite(const StepResult& step, TrainHost& host);
+  // Updates so far: skipped steps are none.
+  int64_t updates() const { return step_ - (scaler_.has_value() ? scaler_->state().skipped : 0); }
   // Whether the step arenas hold the gradients of the last training step.
   Status CheckGradients() const;
 
   Cluster& cluster_;
   HybridOptimizer optimizer_;
   PipelineOptions options_;
-  Graph model_;           // as given
-  Graph joint_, update_;  // bound
+  Graph model_;                       // as given
+  Graph joint_, update_;              // bound
+  std::optional<LossScaler> scaler_;  // where the loss is scaled
   CostTable costs_;
   PlannedProgram planned_;
   std::unique_ptr<Executor> executor_;

@@ -4,8 +4,6 @@
 #include <mutex>
 
 #include "openclaw/comm/all_reduce.h"
-#include "openclaw/graph/autodiff.h"
-#include "openclaw/graph/passes.h"
 #include "openclaw/partitioner/program/verify.h"
 #include "openclaw/runtime/pipeline.h"
 #include "openclaw/runtime/pipeline_internal.h"
@@ -88,12 +86,13 @@ StatusOr<ElasticPipeline::Inference*> ElasticPipeline::InferenceFor(int64_t micr
   std::unique_ptr<Inference>& entry = inference_[key];
   if (entry == nullptr) {
     auto made = std::make_unique<Inference>();
-    OC_ASSIGN_OR_RETURN(const Graph bound, model_.Bind({{"B", micro_batch}}));
-    OC_ASSIGN_OR_RETURN(made->graph, ForInference(bound));
-    OC_RETURN_IF_ERROR(RunPasses(made->graph, DefaultPasses(), {.disabled = {"recompute_marked"}}));
+    OC_ASSIGN_OR_RETURN(
+        made->graph, BuildInferenceGraph(model_, micro_batch, {options_.amp_level, options_.half}));
     // Times are not needed to run, and measuring would take memory.
     CostTable costs = costs_;
-    OC_RETURN_IF_ERROR(ProfileGraphs(cluster_, made->graph, nullptr, costs, {.measure = false}));
+    OC_RETURN_IF_ERROR(
+        ProfileGraphs(cluster_, made->graph, nullptr, costs,
+                      {.measure = false, .compute_types = planned_.plan.compute_types}));
     made->plan = planned_.plan;
     made->plan.micro_batch = micro_batch;
     made->plan.micro_batches = total;

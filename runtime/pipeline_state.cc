@@ -72,6 +72,7 @@ StatusOr<std::string> ElasticPipeline::Save(const std::string& dir, int keep,
                       .schedule = optimizer_.options().schedule.name,
                       .plan = plan().ToJson(),
                       .config = config};
+    if (scaler_.has_value()) manifest.loss_scale = scaler_->state();
     auto path = CommitCheckpoint(dir, std::move(manifest), shards, keep);
     result = path.ok() ? *path : absl::StrCat("!", path.status().message());
   }
@@ -129,6 +130,10 @@ Status ElasticPipeline::Load(const std::string& path) {
   if (manifest.data.samples / global_batch() != step_) {
     return InvalidArgument("load ", path, ": step ", step_, " after ", manifest.data.samples,
                            " samples does not fit a global batch of ", global_batch());
+  }
+  if (scaler_.has_value() && manifest.loss_scale.has_value()) {
+    OC_RETURN_IF_ERROR(
+        Annotate(scaler_->Restore(*manifest.loss_scale), absl::StrCat("load ", path)));
   }
   loader_.reset();
   return OkStatus();

@@ -6,23 +6,36 @@
 namespace oc {
 
 StatusOr<TrainingGraphs> BuildTrainingGraphs(const Graph& model, const HybridOptimizer& optimizer,
-                                             int64_t micro_batch, bool recompute) {
+                                             const TrainingGraphOptions& options) {
   DimBinding binding;
   for (const std::string& name : model.UnboundDims()) {
     if (name != "B") {
       return InvalidArgument("model ", model.name, ": dimension ", name,
                              " is not bound; only the batch, B, is bound by training");
     }
-    binding[name] = micro_batch;
+    binding[name] = options.micro_batch;
   }
   TrainingGraphs graphs;
-  OC_ASSIGN_OR_RETURN(const Graph bound, model.Bind(binding));
-  OC_ASSIGN_OR_RETURN(graphs.joint, Differentiate(bound));
+  OC_ASSIGN_OR_RETURN(Graph forward, model.Bind(binding));
+  AmpOptions amp = options.amp;
+  amp.keep_outputs = false;
+  OC_ASSIGN_OR_RETURN(forward, ApplyAmp(forward, amp));
+  OC_ASSIGN_OR_RETURN(graphs.joint, Differentiate(forward, {.loss_scale = options.loss_scale}));
+  OC_RETURN_IF_ERROR(WidenGradientSums(graphs.joint));
   PassOptions passes;
-  if (!recompute) passes.disabled.push_back("recompute_marked");
+  if (!options.recompute) passes.disabled.push_back("recompute_marked");
   OC_RETURN_IF_ERROR(RunPasses(graphs.joint, DefaultPasses(), passes));
   OC_ASSIGN_OR_RETURN(graphs.update, optimizer.BuildUpdate(graphs.joint));
   return graphs;
+}
+
+StatusOr<Graph> BuildInferenceGraph(const Graph& model, int64_t micro_batch,
+                                    const AmpOptions& amp) {
+  OC_ASSIGN_OR_RETURN(Graph forward, model.Bind({{"B", micro_batch}}));
+  OC_ASSIGN_OR_RETURN(forward, ApplyAmp(forward, amp));
+  OC_ASSIGN_OR_RETURN(Graph graph, ForInference(forward));
+  OC_RETURN_IF_ERROR(RunPasses(graph, DefaultPasses(), {.disabled = {"recompute_marked"}}));
+  return graph;
 }
 
 }  // namespace oc

@@ -2,6 +2,7 @@
 // update.
 #pragma once
 
+#include "openclaw/graph/amp.h"
 #include "openclaw/graph/graph.h"
 #include "openclaw/optim/optimizer.h"
 
@@ -12,10 +13,19 @@ struct TrainingGraphs {
   Graph update;  // what the optimizer does once a step
 };
 
-// Binds the batch dimension B to `micro_batch`; with `recompute`, activations of marked modules are
-// computed again in backward. kInvalidArgument names a dimension that nobody binds; else errors of
-// autodiff, passes and optimizer.
+struct TrainingGraphOptions {
+  int64_t micro_batch = 1;  // binds the batch dimension B
+  bool recompute = false;   // activations of marked modules are computed again in backward
+  AmpOptions amp;
+  bool loss_scale = false;  // gradients are those of loss times the scalar "loss_scale"
+};
+
+// kInvalidArgument names a dimension that nobody binds; else errors of mixed precision, autodiff,
+// passes and optimizer.
 StatusOr<TrainingGraphs> BuildTrainingGraphs(const Graph& model, const HybridOptimizer& optimizer,
-                                             int64_t micro_batch, bool recompute);
+                                             const TrainingGraphOptions& options);
+
+// What evaluation and generation run: the forward graph after the passes, on the same parameters.
+StatusOr<Graph> BuildInferenceGraph(const Graph& model, int64_t micro_batch, const AmpOptions& amp);
 
 }  // namespace oc

@@ -65,6 +65,9 @@ Status AscendSlice::FillPlan(const OpRequest& request, Plan& plan) const {
   if ((request.accumulate & ~entry->second.accumulable) != 0) {
     return Unimplemented(what, ": the kernel does not add to its output");
   }
+  if (WantsSumType(request)) {
+    return Unimplemented(what, ": the kernel's sums have the type of its operands");
+  }
   OC_RETURN_IF_ERROR(Annotate(entry->second.plan(request, plan), what));
   plan.Finish();
   return OkStatus();

@@ -23,13 +23,12 @@ StatusOr<std::vector<std::unique_ptr<Device>>> DiscoverCpus(
     options.info.cores = node.cores;
     options.info.threads = static_cast<int>(node.cores.size());
     options.info.memory_bytes = node.memory_bytes;
-    options.dtypes = {DType::kF32, DType::kBF16, DType::kI32,
+    options.dtypes = {DType::kF32, DType::kBF16, DType::kF16, DType::kI32,
                       DType::kI64, DType::kU8,   DType::kBool};
     if (own != nullptr) options.kernels.push_back(own);
     options.kernels.push_back(kernels);
     if (fallback != nullptr) {
       options.dtypes.push_back(DType::kF64);
-      options.dtypes.push_back(DType::kF16);
       options.kernels.push_back(fallback);
     }
     devices.push_back(MakeHostDevice(std::move(options)));

@@ -6,13 +6,13 @@
 
 namespace oc::cpu {
 
-// onednn/: products and convolutions, f32 and bf16. kFailedPrecondition where the library cannot
-// start.
+// onednn/: products and convolutions, f32 and bf16, and f16 widened to f32 (widened.h).
+// kFailedPrecondition where the library cannot start.
 Status RegisterOneDnn(KernelRegistry& registry);
 
-// native/: own vectorised loops. f32 and bf16 (arithmetic in f32), integers where the op has them;
-// whatever else is asked answers kUnimplemented. Nothing is added on a processor without AVX2 and
-// FMA.
+// native/: own vectorised loops. f32, bf16 and f16 (arithmetic in f32), integers where the op has
+// them; whatever else is asked answers kUnimplemented. Nothing is added on a processor without AVX2
+// and FMA.
 void RegisterNative(KernelRegistry& registry);
 
 void RegisterElementwise(

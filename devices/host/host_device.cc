@@ -236,6 +236,10 @@ StatusOr<std::unique_ptr<HostKernel>> CreateKernel(const KernelRegistries& regis
   for (const auto& registry : registries) {
     const KernelEntry* entry = registry->Find(request.def->name);
     if (entry == nullptr || (request.accumulate & ~entry->accumulable) != 0) continue;
+    if (WantsSumType(request) && !entry->sum_types) {
+      last = Unimplemented("the kernel's sums have the type of its operands");
+      continue;
+    }
     auto kernel = entry->create(request, threads);
     if (kernel.ok()) return kernel;
     if (!absl::IsUnimplemented(kernel.status())) {

@@ -43,12 +43,14 @@ using KernelFactory =
 struct KernelEntry {
   KernelFactory create;
   uint32_t accumulable = 0;  // outputs that the kernel can add to (bit i), where the op allows
+  bool sum_types = false;    // the kernel knows of sums in another type (WantsSumType)
 };
 
 class KernelRegistry {
  public:
-  void Add(const std::string& op, KernelFactory create, uint32_t accumulable = 0) {
-    entries_[op] = {std::move(create), accumulable};
+  void Add(const std::string& op, KernelFactory create, uint32_t accumulable = 0,
+           bool sum_types = false) {
+    entries_[op] = {std::move(create), accumulable, sum_types};
   }
   const KernelEntry* Find(const std::string& op) const {
     auto it = entries_.find(op);

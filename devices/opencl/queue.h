@@ -65,15 +65,16 @@ class Point {
 
   // Once the marker's work has ended, with this execution status.
   void Resolve(cl_int execution);
-  bool Ready() const;
+  bool Ready();
   // Of a point that is ready.
   Status status() const;
-  Status Wait(double timeout_seconds) const;
+  Status Wait(double timeout_seconds);
   // Ends the user event (of another context) with the point, or now.
   void EndLater(cl_event user_event);
 
  private:
   Status Outcome(cl_int execution, const std::vector<std::shared_ptr<Point>>& before) const;
+  void Poll();
 
   const std::string where_;
   const Status earlier_;

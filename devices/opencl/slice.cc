@@ -72,6 +72,9 @@ StatusOr<OpPlan> OpenClSlice::Plan(const OpRequest& request) const {
   if ((request.accumulate & ~entry->second.accumulable) != 0) {
     return Unimplemented(what, ": the kernel does not add to its output");
   }
+  if (WantsSumType(request)) {
+    return Unimplemented(what, ": the kernel's sums have the type of its operands");
+  }
   OpPlan plan(request, parts_.limits);
   OC_RETURN_IF_ERROR(Annotate(entry->second.plan(request, parts_.limits, plan), what));
   return plan;

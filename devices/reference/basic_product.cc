@@ -92,7 +92,7 @@ Status LinearGradWeight(const OpRequest& request, const KernelArgs& args) {
   const int64_t out = dy[-1].size(), in = request.inputs[1].shape[-1].size();
   Multiply(RowMajor(args.in<T>(0), out, /*transposed=*/true), RowMajor(args.in<T>(1), in), out,
            Rows(dy), in, [&](int64_t row, int64_t column, double sum) {
-             StoreOrAdd(args.out<T>(0), row * in + column, sum, (request.accumulate & 1) != 0);
+             StoreSum(request, args, 0, row * in + column, sum);
            });
   return OkStatus();
 }
@@ -114,7 +114,7 @@ void RegisterProduct(KernelRegistry& registry) {
                FloatKernel([]<typename T>(const OpRequest& r, const KernelArgs& a) {
                  return LinearGradWeight<T>(r, a);
                }),
-               /*accumulable=*/1);
+               /*accumulable=*/1, /*sum_types=*/true);
 }
 
 }  // namespace oc::reference

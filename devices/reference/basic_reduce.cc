@@ -36,8 +36,12 @@ Status Reduce(const OpRequest& request, const KernelArgs& args, Start start, Com
       for (int64_t i = 0; i < inner; ++i)
         value = combine(value, LoadWide(x, axes.reduced.Offset(i)));
       value = finish(value, inner);
-      if ((request.accumulate & 1) != 0) value += LoadWide(args.out<T>(0), o);
-      StoreWide(args.out<T>(0), o, value);
+      if constexpr (!std::is_integral_v<T>) {
+        StoreSum(request, args, 0, o, value);
+      } else {
+        if ((request.accumulate & 1) != 0) value += LoadWide(args.out<T>(0), o);
+        StoreWide(args.out<T>(0), o, value);
+      }
     }
     return OkStatus();
   });
@@ -69,7 +73,8 @@ Status ReduceMax(const OpRequest& request, const KernelArgs& args) {
 }  // namespace
 
 void RegisterReduce(KernelRegistry& registry) {
-  registry.Add("reduce_sum", StatelessKernel(ReduceSum, "reference"), /*accumulable=*/1);
+  registry.Add("reduce_sum", StatelessKernel(ReduceSum, "reference"), /*accumulable=*/1,
+               /*sum_types=*/true);
   registry.Add("reduce_mean", StatelessKernel(ReduceMean, "reference"));
   registry.Add("reduce_max", StatelessKernel(ReduceMax, "reference"));
 }

@@ -38,6 +38,16 @@ void StoreOrAdd(T* base, int64_t i, double value, bool add) {
   Store(base, i, add ? Load(base, i) + value : value);
 }
 
+// A sum, in the type that the request wants it in, which may be wider than T (WithSumType);
+// overwrites, or adds to what is there, as the request says.
+inline void StoreSum(const OpRequest& request, const KernelArgs& args, int output, int64_t i,
+                     double value) {
+  const DType dtype = request.outputs[output].dtype;
+  std::byte* const base = args.outputs[output];
+  const bool add = (request.accumulate >> output & 1) != 0;
+  StoreElement(dtype, base, i, add ? LoadElement(dtype, base, i) + value : value);
+}
+
 // The element type of statistics of activations of type T (ops.md).
 template <typename T>
 using StatisticsOf = std::conditional_t<std::is_same_v<T, double>, double, float>;

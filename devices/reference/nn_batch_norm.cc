@@ -77,8 +77,8 @@ Status Backward(const OpRequest& request, const KernelArgs& args) {
       const double dx = gamma * rstd * (gated(r) - dbeta / n - normalised(r) * dgamma / n);
       Store(args.out<T>(0), r * channels + c, dx);
     }
-    Store(args.out<T>(1), c, dgamma);
-    Store(args.out<T>(2), c, dbeta);
+    StoreSum(request, args, 1, c, dgamma);
+    StoreSum(request, args, 2, c, dbeta);
   }
   return OkStatus();
 }
@@ -102,7 +102,8 @@ void RegisterBatchNorm(KernelRegistry& registry) {
   registry.Add("batch_norm_grad",
                FloatKernel([]<typename T>(const OpRequest& r, const KernelArgs& a) {
                  return Backward<T>(r, a);
-               }));
+               }),
+               /*accumulable=*/0, /*sum_types=*/true);
   registry.Add("unbiased_var", FloatKernel([]<typename T>(const OpRequest& r, const KernelArgs& a) {
                  return UnbiasedVar<T>(r, a);
                }));

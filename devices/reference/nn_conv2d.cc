@@ -148,9 +148,8 @@ Status GradWeight(const OpRequest& request, const KernelArgs& args) {
     for (int64_t i = 0; i < s.in_group; ++i) {
       for (int64_t kh = 0; kh < s.window.h.kernel; ++kh) {
         for (int64_t kw = 0; kw < s.window.w.kernel; ++kw) {
-          StoreOrAdd(args.out<T>(0), s.W(o, i, kh, kw),
-                     WeightElement(s, args.in<T>(0), args.in<T>(1), o, i, kh, kw),
-                     (request.accumulate & 1) != 0);
+          StoreSum(request, args, 0, s.W(o, i, kh, kw),
+                   WeightElement(s, args.in<T>(0), args.in<T>(1), o, i, kh, kw));
         }
       }
     }
@@ -172,7 +171,7 @@ void RegisterConv2d(KernelRegistry& registry) {
                FloatKernel([]<typename T>(const OpRequest& r, const KernelArgs& a) {
                  return GradWeight<T>(r, a);
                }),
-               /*accumulable=*/1);
+               /*accumulable=*/1, /*sum_types=*/true);
 }
 
 }  // namespace oc::reference

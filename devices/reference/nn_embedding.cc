@@ -42,7 +42,7 @@ Status Grad(const OpRequest& request, const KernelArgs& args) {
       for (int64_t n = first; n < count; ++n) {
         if (ids[n] == v) sum += Load(args.in<T>(0), n * width + c);
       }
-      StoreOrAdd(args.out<T>(0), v * width + c, sum, (request.accumulate & 1) != 0);
+      StoreSum(request, args, 0, v * width + c, sum);
     }
   }
   return OkStatus();
@@ -59,7 +59,7 @@ void RegisterEmbedding(KernelRegistry& registry) {
                FloatKernel([]<typename T>(const OpRequest& r, const KernelArgs& a) {
                  return Grad<T>(r, a);
                }),
-               /*accumulable=*/1);
+               /*accumulable=*/1, /*sum_types=*/true);
 }
 
 }  // namespace oc::reference

@@ -79,8 +79,8 @@ Status LayerNormGradWeight(const OpRequest& request, const KernelArgs& args) {
       dgamma += dy * (Load(args.in<T>(1), at) - Load(args.in<S>(2), r)) * Load(args.in<S>(3), r);
       dbeta += dy;
     }
-    StoreOrAdd(args.out<T>(0), c, dgamma, (request.accumulate & 1) != 0);
-    StoreOrAdd(args.out<T>(1), c, dbeta, (request.accumulate & 2) != 0);
+    StoreSum(request, args, 0, c, dgamma);
+    StoreSum(request, args, 1, c, dbeta);
   }
   return OkStatus();
 }
@@ -125,7 +125,7 @@ Status RmsNormGradWeight(const OpRequest& request, const KernelArgs& args) {
       dgamma +=
           Load(args.in<T>(0), at) * Load(args.in<T>(1), at) * Load(args.in<StatisticsOf<T>>(2), r);
     }
-    StoreOrAdd(args.out<T>(0), c, dgamma, (request.accumulate & 1) != 0);
+    StoreSum(request, args, 0, c, dgamma);
   }
   return OkStatus();
 }
@@ -144,7 +144,7 @@ void RegisterLayerNorm(KernelRegistry& registry) {
                FloatKernel([]<typename T>(const OpRequest& r, const KernelArgs& a) {
                  return LayerNormGradWeight<T>(r, a);
                }),
-               /*accumulable=*/3);
+               /*accumulable=*/3, /*sum_types=*/true);
   registry.Add("rms_norm", FloatKernel([]<typename T>(const OpRequest& r, const KernelArgs& a) {
                  return RmsNorm<T>(r, a);
                }));
@@ -156,7 +156,7 @@ void RegisterLayerNorm(KernelRegistry& registry) {
                FloatKernel([]<typename T>(const OpRequest& r, const KernelArgs& a) {
                  return RmsNormGradWeight<T>(r, a);
                }),
-               /*accumulable=*/1);
+               /*accumulable=*/1, /*sum_types=*/true);
 }
 
 }  // namespace oc::reference

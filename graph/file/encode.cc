@@ -144,7 +144,7 @@ Status DecodeNode(const pb::Node& in, const OpRegistry& ops, Node& out) {
     if (out.attrs.Has(attribute.name())) return InvalidArgument(context, " stands twice");
     out.attrs.Set(attribute.name(), *std::move(value));
   }
-  OC_RETURN_IF_ERROR(DecodeEnum(in.phase(), Phase::kUpdate, "phase", out.phase));
+  OC_RETURN_IF_ERROR(DecodeEnum(in.phase(), Phase::kPrologue, "phase", out.phase));
   out.forward = in.has_forward() ? in.forward() : kNone;
   out.origin = in.has_origin() ? in.origin() : kNone;
   out.scope = in.scope();

@@ -145,7 +145,7 @@ OpDef BatchNormGrad() {
   def.reuse = {0, -1, -1};
   def.couples_samples = true;
   def.decompose = DecomposeGrad;
-  return def;
+  return WithSumType(std::move(def), 0b110);
 }
 
 // How many samples a micro-batch has is known once it is bound: hence a shape, not a number.

@@ -138,7 +138,7 @@ OpDef Conv2dGradWeight() {
   def.cost = [](const InferArgs& args, const std::vector<TensorType>& outputs) {
     return Cost(args, outputs, args.inputs[0].shape, outputs[0].shape);
   };
-  return def;
+  return WithSumType(std::move(def), 1);
 }
 
 }  // namespace oc::ops

@@ -67,7 +67,7 @@ OpDef EmbeddingGrad() {
     return CostWithFlops(static_cast<double>(args.inputs[0].shape.num_elements()), args, outputs);
   };
   def.accumulable = 1;
-  return def;
+  return WithSumType(std::move(def), 1);
 }
 
 }  // namespace oc::ops

@@ -126,7 +126,7 @@ OpDef LayerNormGradWeight() {
                          outputs);
   };
   def.accumulable = 3;
-  return def;
+  return WithSumType(std::move(def), 0b11);
 }
 
 }  // namespace oc::ops

@@ -139,7 +139,7 @@ OpDef LinearGradWeight() {
   };
   def.accumulable = 1;
   def.decompose = DecomposeGradWeight;
-  return def;
+  return WithSumType(std::move(def), 1);
 }
 
 }  // namespace oc::ops

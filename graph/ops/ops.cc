@@ -55,6 +55,61 @@ OpCost CostWithFlops(double flops, const InferArgs& args, const std::vector<Tens
   return cost;
 }
 
+namespace {
+
+bool InMask(uint32_t mask, size_t i) { return i < 32 && (mask >> i & 1) != 0; }
+
+StatusOr<std::vector<TensorType>> InferSumType(const OpDef& plain, uint32_t outputs,
+                                               const InferArgs& args) {
+  OC_ASSIGN_OR_RETURN(std::vector<TensorType> types, plain.infer(args));
+  if (!args.attrs.Has("dtype")) return types;
+  const DType dtype = args.attrs.GetDType("dtype", DType::kF32);
+  for (size_t i = 0; i < types.size(); ++i) {
+    if (!InMask(outputs, i)) continue;
+    OC_RETURN_IF_ERROR(ExpectFloat(types[i], "what is summed"));
+    if (!IsFloat(dtype) || SizeInBits(dtype) < SizeInBits(types[i].dtype)) {
+      return InvalidArgument("dtype is ", Name(dtype), ", wants a float at least as wide as ",
+                             Name(types[i].dtype));
+    }
+    types[i].dtype = dtype;
+  }
+  return types;
+}
+
+}  // namespace
+
+OpDef WithSumType(OpDef def, uint32_t outputs) {
+  const auto plain = std::make_shared<const OpDef>(def);
+  def.attrs.push_back({"dtype", DType::kF32});
+  def.infer = [plain, outputs](const InferArgs& args) {
+    return InferSumType(*plain, outputs, args);
+  };
+  def.decompose = [plain, outputs](GraphBuilder& b, const std::vector<int>& inputs,
+                                   const Attributes& attrs) -> StatusOr<std::vector<int>> {
+    if (!attrs.Has("dtype")) {
+      if (plain->decompose) return plain->decompose(b, inputs, attrs);
+      return Unimplemented(plain->name, " has no simpler ops");
+    }
+    Attributes rest;
+    for (const auto& [name, value] : attrs.values()) {
+      if (name != "dtype") rest.Set(name, value);
+    }
+    std::vector<Val> operands;
+    for (int id : inputs) operands.push_back({id});
+    const std::vector<Val> sums = b.OpN(plain->name, operands, rest);
+    OC_RETURN_IF_ERROR(b.status());
+    std::vector<int> results;
+    for (size_t i = 0; i < sums.size(); ++i) {
+      const Val wide =
+          InMask(outputs, i) ? b.Cast(sums[i], attrs.GetDType("dtype", DType::kF32)) : sums[i];
+      results.push_back(wide.id);
+    }
+    OC_RETURN_IF_ERROR(b.status());
+    return results;
+  };
+  return def;
+}
+
 StatusOr<int> NormalizeAxis(int64_t axis, int rank) {
   if (axis >= -rank && axis < rank) return static_cast<int>(axis < 0 ? axis + rank : axis);
   return InvalidArgument("axis ", axis, " of ", rank, " dimensions");

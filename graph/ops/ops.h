@@ -27,6 +27,12 @@ std::vector<int64_t> FirstAxes(int n);
 // These flops, and the bytes of every operand once.
 OpCost CostWithFlops(double flops, const InferArgs& args, const std::vector<TensorType>& outputs);
 
+// The op with an attribute "dtype" more: the element type of the outputs in `outputs` (bit i:
+// output i) where it is wider than the operands', as f32 sums of bf16 products are, which are then
+// rounded once. For gradients of parameters, which are summed over micro-batches. Decomposes into
+// the op without it and casts.
+OpDef WithSumType(OpDef def, uint32_t outputs);
+
 // Gradients of suffix-broadcast operands: sums `grad` over the leading dimensions that `type`
 // lacks.
 Val SumToSuffix(GraphBuilder& b, Val grad, const TensorType& type);

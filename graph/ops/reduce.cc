@@ -83,7 +83,7 @@ OpDef ReduceSum() {
   OpDef def = Reduce("reduce_sum");
   def.gradient = SumGradient;
   def.accumulable = 1;
-  return def;
+  return WithSumType(std::move(def), 1);
 }
 
 OpDef ReduceMean() {

@@ -76,7 +76,7 @@ OpDef RmsNormGradWeight() {
                          outputs);
   };
   def.accumulable = 1;
-  return def;
+  return WithSumType(std::move(def), 1);
 }
 
 }  // namespace oc::ops

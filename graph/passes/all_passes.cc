@@ -13,6 +13,7 @@ std::vector<Pass> DefaultPasses() {
       {"identities", RemoveIdentities},
       {"dead_code", RemoveDeadNodes},
       {"common_subexpressions", MergeCommonSubexpressions},
+      {"fuse_sum_types", FuseSumTypes},
       {"fuse_elementwise", FuseElementwise},
       {"recompute_marked", RecomputeMarked},
   };

@@ -8,7 +8,10 @@ namespace {
 
 // `forward` itself where it is kept, else the nearest kept forward node before it, else after it.
 int NearestKeptForward(const Graph& graph, const std::vector<bool>& keep, int forward) {
-  const auto kept = [&](int id) { return keep[id] && graph.nodes[id].phase == Phase::kForward; };
+  const auto kept = [&](int id) {
+    const Phase phase = graph.nodes[id].phase;
+    return keep[id] && (phase == Phase::kForward || phase == Phase::kPrologue);
+  };
   const int size = static_cast<int>(graph.nodes.size());
   for (int id = forward; id >= 0; --id) {
     if (kept(id)) return id;

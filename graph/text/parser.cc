@@ -15,7 +15,8 @@ namespace {
 constexpr std::array kInputKinds = {ValueKind::kData, ValueKind::kParameter, ValueKind::kState,
                                     ValueKind::kScalar, ValueKind::kReduced};
 constexpr std::array kPhases = {Phase::kForward,   Phase::kCount,      Phase::kRecompute,
-                                Phase::kInputGrad, Phase::kWeightGrad, Phase::kUpdate};
+                                Phase::kInputGrad, Phase::kWeightGrad, Phase::kUpdate,
+                                Phase::kPrologue};
 constexpr std::array kScopes = {Scope::kMicroBatch, Scope::kStep};
 constexpr std::array kSums = {Accumulator::Kind::kGradient, Accumulator::Kind::kState,
                               Accumulator::Kind::kCount, Accumulator::Kind::kMetric};

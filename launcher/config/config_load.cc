@@ -174,6 +174,22 @@ void ReadData(const YamlValue* value, Errors* errors, DataConfig* data) {
   section.Finish();
 }
 
+// auto, dynamic, or the number that it is fixed at.
+void ReadLossScale(Section& section, LossScaleConfig* scale) {
+  using Mode = LossScaleConfig::Mode;
+  const YamlValue* value = section.Raw("loss_scale");
+  const bool word = value != nullptr && value->kind == YamlValue::Kind::kScalar;
+  if (value == nullptr || Section::IsAuto(*value)) {
+    scale->mode = Mode::kAuto;
+  } else if (word && value->scalar == "dynamic") {
+    scale->mode = Mode::kDynamic;
+  } else {
+    scale->mode = Mode::kFixed;
+    section.Double("loss_scale", 0x1p-100, 0x1p100, &scale->value);
+  }
+  section.Int("growth_interval", 1, kMaxInt, &scale->growth_interval);
+}
+
 void ReadPrecision(const YamlValue* value, Errors* errors, PrecisionConfig* precision) {
   Section section(value, "precision", errors);
   std::string level = Name(precision->amp_level), dtype = Name(precision->dtype);
@@ -187,6 +203,7 @@ void ReadPrecision(const YamlValue* value, Errors* errors, PrecisionConfig* prec
   }
   section.Enum("dtype", {"bf16", "f16"}, &dtype);
   precision->dtype = dtype == "f16" ? DType::kF16 : DType::kBF16;
+  ReadLossScale(section, &precision->loss_scale);
   section.Finish();
 }
 

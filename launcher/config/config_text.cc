@@ -60,6 +60,12 @@ std::string Text(const std::vector<T>& list) {
   return absl::StrCat("[", absl::StrJoin(parts, ", "), "]");
 }
 
+std::string Text(const LossScaleConfig& scale) {
+  using Mode = LossScaleConfig::Mode;
+  if (scale.mode == Mode::kFixed) return Text(scale.value);
+  return scale.mode == Mode::kDynamic ? "dynamic" : "auto";
+}
+
 template <typename T>
 std::string AutoText(const std::optional<T>& value) {
   return value ? Text(*value) : "auto";
@@ -190,6 +196,8 @@ KeyValues Flatten(const ExperimentConfig& c) {
   AddOptimizer(c.optimizer, &out);
   add("precision.amp_level", Name(c.precision.amp_level));
   add("precision.dtype", Name(c.precision.dtype));
+  add("precision.loss_scale", Text(c.precision.loss_scale));
+  add("precision.growth_interval", Text(c.precision.loss_scale.growth_interval));
   add("comm_options.gradient_accumulation", AutoText(c.comm_options.gradient_accumulation));
   add("comm_options.allreduce_algorithm", Name(c.comm_options.allreduce_algorithm));
   add("comm_options.pipeline_depth", AutoText(c.comm_options.pipeline_depth));

@@ -19,9 +19,13 @@ std::vector<int> NodesFor(const Graph& graph, std::vector<bool> wanted) {
   return nodes;
 }
 
+// The squared norm of all gradients (optim/optimizer.h).
+constexpr const char* kNormMetric = "grad_norm_sq";
+
 }  // namespace
 
-VcuLowering::VcuLowering(const LoweringContext& context, int vcu) : context_(context), vcu_(vcu) {
+VcuLowering::VcuLowering(const LoweringContext& context, int vcu)
+    : context_(context), vcu_(vcu), graph_(*context.graphs[vcu]) {
   program_.name = context.input.cluster.vcus[vcu].name;
   initialized_.assign(context.input.graph.accumulators.size(), false);
   Lane({LaneKind::kCompute, 0});
@@ -52,6 +56,11 @@ VcuLowering::SymbolicRange VcuLowering::Resolve(const Ref& ref, int micro_batch,
   switch (ref.kind) {
     case RefKind::kValue: {
       auto [it, is_new] = values_.try_emplace({ref.id, micro_batch}, kNone);
+      if (is_new) it->second = NewBuffer(bytes);
+      return Whole(it->second);
+    }
+    case RefKind::kStepValue: {
+      auto [it, is_new] = step_values_.try_emplace(ref.id, kNone);
       if (is_new) it->second = NewBuffer(bytes);
       return Whole(it->second);
     }
@@ -147,7 +156,7 @@ void VcuLowering::EmitFeed(const std::string& name, int micro_batch, SymbolicRan
 }
 
 void VcuLowering::EmitFeedsFor(const WorkItem& item) {
-  const Graph& graph = context_.input.graph;
+  const Graph& graph = graph_;
   const StageAnalysis& a = context_.analysis;
   for (int id : a.nodes[item.stage][static_cast<int>(item.part)]) {
     for (int v : graph.node(id).inputs) {
@@ -166,7 +175,7 @@ void VcuLowering::EmitFeedsFor(const WorkItem& item) {
 void VcuLowering::EmitReceives(int action) {
   for (const Message& m : context_.messages) {
     if (m.to != vcu_ || m.post_action != action) continue;
-    const Value& value = context_.input.graph.value(m.value);
+    const Value& value = graph_.value(m.value);
     const int buffer = NewBuffer(value.type.bytes());
     values_[{m.value, m.micro_batch}] = buffer;
     Emit({.kind = CommandKind::kRecv,
@@ -174,6 +183,8 @@ void VcuLowering::EmitReceives(int action) {
           .name = value.name,
           .micro_batch = m.micro_batch,
           .peer = m.from,
+          .dtype = value.type.dtype,
+          .wire = context_.input.graph.value(m.value).type.dtype,
           .tag = m.tag},
          {}, {Whole(buffer)});
   }
@@ -182,13 +193,15 @@ void VcuLowering::EmitReceives(int action) {
 void VcuLowering::EmitSends(int action) {
   for (const Message& m : context_.messages) {
     if (m.from != vcu_ || m.send_action != action) continue;
-    const Value& value = context_.input.graph.value(m.value);
+    const Value& value = graph_.value(m.value);
     const int buffer = values_.at({m.value, m.micro_batch});
     Emit({.kind = CommandKind::kSend,
           .lane = Lane({LaneKind::kSend, m.to}),
           .name = value.name,
           .micro_batch = m.micro_batch,
           .peer = m.to,
+          .dtype = value.type.dtype,
+          .wire = context_.input.graph.value(m.value).type.dtype,
           .tag = m.tag},
          {Whole(buffer)}, {});
     sent_buffers_.push_back(buffer);
@@ -196,7 +209,7 @@ void VcuLowering::EmitSends(int action) {
 }
 
 void VcuLowering::EmitSnapshots(const WorkItem& item) {
-  const Graph& graph = context_.input.graph;
+  const Graph& graph = graph_;
   for (int v : context_.analysis.fetched) {
     const int producer = graph.value(v).producer;
     if (producer == kNone || context_.analysis.stage[producer] != item.stage ||
@@ -218,7 +231,7 @@ void VcuLowering::EmitSnapshots(const WorkItem& item) {
 
 Status VcuLowering::EmitWork() {
   const std::vector<WorkItem>& work = context_.work[vcu_];
-  const Graph& graph = context_.input.graph;
+  const Graph& graph = graph_;
   const int n = static_cast<int>(work.size());
   int prepared = 0;
   for (int k = 0; k < n; ++k) {
@@ -258,9 +271,38 @@ Status VcuLowering::EmitWork() {
   return OkStatus();
 }
 
+// What of the prologue this VCU's stages read, in one command before all that read it.
+Status VcuLowering::EmitPrologue() {
+  const Graph& graph = graph_;
+  std::vector<bool> wanted(graph.values.size(), false);
+  std::set<int> stages;
+  for (const WorkItem& item : context_.work[vcu_]) stages.insert(item.stage);
+  for (const Node& node : graph.nodes) {
+    if (stages.count(context_.analysis.stage[node.id]) == 0) continue;
+    for (int v : node.inputs) wanted[v] = true;
+  }
+  std::vector<int> nodes;
+  const std::vector<int>& all = context_.analysis.prologue;
+  for (auto id = all.rbegin(); id != all.rend(); ++id) {
+    const Node& node = graph.node(*id);
+    if (std::none_of(node.outputs.begin(), node.outputs.end(), [&](int v) { return wanted[v]; })) {
+      continue;
+    }
+    for (int v : node.inputs) wanted[v] = true;
+    nodes.push_back(*id);
+  }
+  if (nodes.empty()) return OkStatus();
+  std::reverse(nodes.begin(), nodes.end());
+  Template& t = templates_["prologue"];
+  OC_RETURN_IF_ERROR(
+      BuildSegment(graph, context_.analysis, "prologue", nodes, /*update=*/false, t));
+  EmitCompute(t, "prologue", kNone);
+  return OkStatus();
+}
+
 Status VcuLowering::EmitCount() {
   const Plan& plan = context_.input.plan;
-  const Graph& graph = context_.input.graph;
+  const Graph& graph = graph_;
   bool counted = false;
   for (int s = 0; s < plan.pipeline_depth(); ++s) {
     const std::vector<int>& nodes = context_.analysis.nodes[s][static_cast<int>(Part::kCount)];
@@ -301,9 +343,7 @@ void VcuLowering::EmitReductions() {
     // The group's sums are neighbours in one buffer, in the same order on every member.
     const int buffer = accumulators_.at(r.accumulators[0]).buffer;
     const DType dtype =
-        context_.input.graph
-            .value(context_.input.graph.accumulators[r.accumulators[0]].contributions[0])
-            .type.dtype;
+        graph_.value(graph_.accumulators[r.accumulators[0]].contributions[0]).type.dtype;
     const int64_t total = items_[buffer].bytes;
     const int64_t piece = std::max<int64_t>(
         kArenaAlignment, context_.options.bucket_bytes / kArenaAlignment * kArenaAlignment);
@@ -378,6 +418,12 @@ Status VcuLowering::EmitUpdate() {
     OC_RETURN_IF_ERROR(BuildSegment(*update, context_.update_analysis, "update", update_nodes,
                                     /*update=*/true, t));
     EmitCompute(t, "update", kNone);
+    // With a gradient that is not finite, parameters and states stay as they are.
+    const auto& names = context_.metrics;
+    if (std::find(names.begin(), names.end(), kNormMetric) != names.end()) {
+      pending_.back().command.predicate = kNormMetric;
+      pending_.back().reads.push_back(metrics);
+    }
   }
   return OkStatus();
 }

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "openclaw/partitioner/compute_types.h"
 #include "openclaw/partitioner/program/vcu_lowering.h"
 #include "openclaw/partitioner/schedules/schedule.h"
 #include "openclaw/partitioner/update_homes.h"
@@ -88,12 +89,21 @@ void FindMessages(LoweringContext& c) {
 Status FindHolders(LoweringContext& c) {
   const Graph& graph = c.input.graph;
   std::vector<std::set<int>> holders(graph.values.size()), summed(graph.values.size());
-  for (const Node& node : graph.nodes) {
-    const std::vector<int>& vcus = c.input.plan.stages[c.analysis.stage[node.id]].vcus;
-    for (int v : node.inputs) {
-      const ValueKind kind = graph.value(v).kind;
-      if (kind != ValueKind::kParameter && kind != ValueKind::kState) continue;
-      holders[v].insert(vcus.begin(), vcus.end());
+  // Backwards: what the prologue reads is held where its results are read.
+  for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
+    const int stage = c.analysis.stage[node->id];
+    std::set<int> vcus;
+    if (stage != kNone) {
+      vcus = {c.input.plan.stages[stage].vcus.begin(), c.input.plan.stages[stage].vcus.end()};
+    } else {
+      for (int v : node->outputs) vcus.insert(holders[v].begin(), holders[v].end());
+    }
+    for (int v : node->inputs) {
+      const Value& value = graph.value(v);
+      const bool variable = value.kind == ValueKind::kParameter || value.kind == ValueKind::kState;
+      const bool prologue =
+          value.producer != kNone && graph.node(value.producer).phase == Phase::kPrologue;
+      if (variable || prologue) holders[v].insert(vcus.begin(), vcus.end());
     }
   }
   for (const Accumulator& a : graph.accumulators) {
@@ -110,7 +120,7 @@ Status FindHolders(LoweringContext& c) {
     }
   }
   for (const Value& v : graph.values) {
-    if (!holders[v.id].empty()) c.holders[v.name] = Sorted(holders[v.id]);
+    if (v.producer == kNone && !holders[v.id].empty()) c.holders[v.name] = Sorted(holders[v.id]);
   }
   if (c.input.update == nullptr) return OkStatus();
   // An optimizer's state lies with its parameter.
@@ -187,11 +197,22 @@ StatusOr<Program> Lower(const LowerInput& input, const LowerOptions& options) {
   program.epoch = options.epoch;
   program.ops = input.graph.shared_ops();
   LoweringContext context{.input = input, .options = options};
+  TypedGraphs typed(input.graph);
+  for (int vcu = 0; vcu < input.cluster.size(); ++vcu) {
+    DType dtype = DType::kF32;
+    if (!input.plan.compute_types.empty()) {
+      dtype = input.plan.compute_types[vcu];
+    } else {
+      OC_ASSIGN_OR_RETURN(dtype, ComputeTypeFor(input.graph, input.cluster.vcus[vcu]));
+    }
+    OC_ASSIGN_OR_RETURN(const Graph* graph, typed.In(dtype));
+    context.graphs.push_back(graph);
+  }
   OC_ASSIGN_OR_RETURN(context.analysis, AnalyzeStages(input.graph, input.plan, options.fetch));
   if (input.update != nullptr) context.update_analysis = AnalyzeUpdate(*input.update);
   bool training = false;
   for (const Node& node : input.graph.nodes) {
-    training |= node.phase != Phase::kForward && node.phase != Phase::kCount;
+    training |= node.phase == Phase::kInputGrad || node.phase == Phase::kWeightGrad;
   }
   for (const Graph* graph : {&input.graph, input.update}) {
     if (graph == nullptr) continue;

@@ -80,6 +80,9 @@ std::string ToText(const VcuProgram& v, int index, const Command& c) {
   if (c.micro_batch != kNone) absl::StrAppend(&text, " #", c.micro_batch);
   if (c.segment != kNone) absl::StrAppend(&text, " segment ", c.segment);
   if (c.peer != kNone) absl::StrAppend(&text, " peer ", c.peer, " tag ", c.tag);
+  if (c.dtype != c.wire && c.peer != kNone) {
+    absl::StrAppend(&text, " as ", Name(c.dtype), " over ", Name(c.wire));
+  }
   if (c.group != kNone) absl::StrAppend(&text, " group ", c.group, " ", Name(c.dtype));
   if (!c.reads.empty()) absl::StrAppend(&text, " reads ", Join(c.reads));
   if (!c.writes.empty()) absl::StrAppend(&text, " writes ", Join(c.writes));
@@ -118,6 +121,10 @@ std::string ToText(const Program& program, int vcu) {
 uint64_t Fingerprint(const Program& program) {
   const std::string text = ToText(program);
   return StreamOf(text.data(), text.size());
+}
+
+int64_t WireBytes(const Command& c, const Range& r) {
+  return c.dtype == c.wire ? r.bytes : r.bytes / SizeInBytes(c.dtype) * SizeInBytes(c.wire);
 }
 
 std::vector<Range> MergeRanges(std::vector<Range> ranges) {

@@ -65,15 +65,21 @@ struct Command {
   int micro_batch = kNone;
   int peer = kNone;
   int group = kNone;
-  DType dtype = DType::kF32;  // kCollective
-  int64_t tag = 0;            // kSend, kRecv: equal on both ends
+  // kCollective: what is summed. kSend, kRecv: the type of the elements in memory and on the wire,
+  // which differ where a VCU computes in another type than the graph's.
+  DType dtype = DType::kF32, wire = DType::kF32;
+  int64_t tag = 0;  // kSend, kRecv: equal on both ends
   int segment = kNone;
   std::vector<Range> slots;   // kCompute: one a slot of the segment
   std::vector<Range> reads;   // disjoint, sorted
   std::vector<Range> writes;  // disjoint, sorted (kCollective: data, scratch)
   std::vector<int> waits;     // earlier commands of other lanes, by index
-  std::string predicate;      // a scalar that must not be zero; empty: always
+  // A metric (Program::metrics) that must be finite, else the command is skipped; it is the same on
+  // all VCUs once their sum is known, so all skip or none. Empty: always.
+  std::string predicate;
 };
+// Bytes of `r` as the messages of `c` carry them.
+int64_t WireBytes(const Command& c, const Range& r);
 
 // One op of a segment.
 struct Call {
@@ -118,6 +124,7 @@ struct VcuProgram {
   std::vector<StateEntry> state;
   // Gradients, for tests and reports: reduced values after the collectives.
   std::vector<StateEntry> gradients;
+  Range metrics;            // one f32 for each of Program::metrics
   int64_t state_bytes = 0;  // arena sizes
   int64_t step_bytes = 0;
 };

@@ -8,7 +8,7 @@
 namespace oc {
 
 VcuLowering::Ref VcuLowering::ReducedRef(const std::string& name) const {
-  const auto& accumulators = context_.input.graph.accumulators;
+  const auto& accumulators = graph_.accumulators;
   for (size_t i = 0; i < accumulators.size(); ++i) {
     if (accumulators[i].name == name && accumulators[i].kind != Accumulator::Kind::kMetric) {
       return {RefKind::kAccumulator, static_cast<int>(i), ""};
@@ -26,6 +26,9 @@ VcuLowering::Ref VcuLowering::RefOf(const Graph& graph, const StageAnalysis& ana
   const Value& root = graph.value(analysis.root[value]);
   switch (root.kind) {
     case ValueKind::kResult:
+      if (!update && graph.node(root.producer).phase == Phase::kPrologue) {
+        return {RefKind::kStepValue, root.id, ""};
+      }
       return {update ? RefKind::kUpdateValue : RefKind::kValue, root.id, ""};
     case ValueKind::kData:
       return {RefKind::kValue, root.id, ""};
@@ -83,9 +86,11 @@ Status VcuLowering::AddNode(const Graph& graph, const StageAnalysis& analysis, c
   Call call{.def = node.def, .attrs = node.attrs, .phase = node.phase, .scope = node.scope};
   for (int v : node.inputs) {
     const Value& value = graph.value(v);
+    // A view of a parameter or of data is known by that.
+    const Value& root = graph.value(analysis.root[v]);
+    const std::string& name = root.producer == kNone ? root.name : value.name;
     call.input_types.push_back(value.type);
-    call.inputs.push_back(
-        SlotOf(out, RefOf(graph, analysis, v, update), value.type.bytes(), value.name));
+    call.inputs.push_back(SlotOf(out, RefOf(graph, analysis, v, update), value.type.bytes(), name));
   }
   for (int v : node.outputs) call.output_types.push_back(graph.value(v).type);
 

@@ -77,10 +77,10 @@ StatusOr<Simulation> Simulate(const Program& program, const ClusterSpec& cluster
         return overhead + host.command_seconds + segment_seconds[vcu][c.segment];
       case CommandKind::kSend:
         return overhead + host.Copy(c.reads[0].bytes) +
-               cluster.link(vcu, c.peer).Seconds(c.reads[0].bytes);
+               cluster.link(vcu, c.peer).Seconds(WireBytes(c, c.reads[0]));
       case CommandKind::kRecv:
         return overhead + host.Copy(c.writes[0].bytes) +
-               cluster.link(c.peer, vcu).Seconds(c.writes[0].bytes);
+               cluster.link(c.peer, vcu).Seconds(WireBytes(c, c.writes[0]));
       case CommandKind::kCollective: {
         // All go as fast as the one that is farthest from its host.
         double copies = 0;

@@ -92,6 +92,7 @@ Status FindReaders(const Graph& graph, StageAnalysis& a) {
     for (int v : node.inputs) {
       const Value& value = graph.value(v);
       if (value.producer == kNone || a.stage[value.producer] == a.stage[node.id]) continue;
+      if (a.stage[value.producer] == kNone) continue;  // every VCU has its own
       if (value.opaque) {
         return Unimplemented("cut the graph: %", value.name, " of op ",
                              graph.node(value.producer).def->name,
@@ -147,6 +148,12 @@ StatusOr<StageAnalysis> AnalyzeStages(const Graph& graph, const Plan& plan,
   const int loss_node = graph.loss_sum == kNone ? kNone : graph.value(graph.loss_sum).producer;
   a.nodes.resize(plan.stages.size());
   for (const Node& node : graph.nodes) {
+    if (node.phase == Phase::kPrologue) {
+      a.stage.push_back(kNone);
+      a.part.push_back(Part::kCount);
+      a.prologue.push_back(node.id);
+      continue;
+    }
     // The count is wanted where the loss is.
     const bool count = node.phase == Phase::kCount && loss_node != kNone;
     a.stage.push_back(StageOf(plan, count ? graph.node(loss_node) : node));

@@ -16,9 +16,10 @@ enum class Part : int { kCount = 0, kForward = 1, kBackward = 2 };
 inline constexpr int kParts = 3;
 
 struct StageAnalysis {
-  std::vector<int> stage;                                   // of a node
+  std::vector<int> stage;                                   // of a node; kNone: of the prologue
   std::vector<Part> part;                                   // of a node
   std::vector<std::array<std::vector<int>, kParts>> nodes;  // [stage][part]: nodes in order
+  std::vector<int> prologue;  // nodes in order: each VCU runs those that its stages read
   // Where a value's bytes are: itself, or the value whose memory it shares (views, reuse).
   std::vector<int> root;
   // Value -> stages other than its own that read it, ascending.

@@ -50,11 +50,11 @@ Status VcuLowering::PlaceState() {
     program_.state.push_back(std::move(entry));
     return OkStatus();
   };
-  for (const Graph* graph : {&context_.input.graph, context_.input.update}) {
+  for (const Graph* graph : {&graph_, context_.input.update}) {
     if (graph == nullptr) continue;
     for (const auto* list : {&graph->parameters, &graph->states}) {
       for (const Variable& v : *list) {
-        OC_RETURN_IF_ERROR(place(*graph, v, graph == &context_.input.graph));
+        OC_RETURN_IF_ERROR(place(*graph, v, graph == &graph_));
       }
     }
   }
@@ -62,7 +62,7 @@ Status VcuLowering::PlaceState() {
 }
 
 void VcuLowering::PlaceAccumulators() {
-  const Graph& graph = context_.input.graph;
+  const Graph& graph = graph_;
   for (const ReduceGroup& r : context_.reduce_groups) {
     if (std::find(r.vcus.begin(), r.vcus.end(), vcu_) == r.vcus.end()) continue;
     int64_t total = 0;
@@ -96,7 +96,7 @@ StatusOr<VcuProgram> VcuLowering::Run() {
   PlaceAccumulators();
   metrics_buffer_ = NewBuffer(4 * (static_cast<int64_t>(context_.metrics.size()) + 1));
   EmitFeed("metrics", kNone, Whole(metrics_buffer_));
-  for (const Graph* graph : {&context_.input.graph, context_.input.update}) {
+  for (const Graph* graph : {&graph_, context_.input.update}) {
     if (graph == nullptr) continue;
     for (const Value& v : graph->values) {
       if (v.kind != ValueKind::kScalar || v.scope != Scope::kStep) continue;
@@ -106,6 +106,7 @@ StatusOr<VcuProgram> VcuLowering::Run() {
       EmitFeed(v.name, kNone, Whole(it->second));
     }
   }
+  OC_RETURN_IF_ERROR(EmitPrologue());
   OC_RETURN_IF_ERROR(EmitCount());
   OC_RETURN_IF_ERROR(EmitWork());
   EmitReductions();
@@ -134,6 +135,7 @@ Status VcuLowering::Finish(VcuProgram& program) {
     if (c.kind != CommandKind::kCollective) c.writes = MergeRanges(std::move(c.writes));
     program.commands.push_back(std::move(c));
   }
+  program.metrics = fix(Whole(metrics_buffer_));
   for (StateEntry& g : program.gradients) {
     const int buffer = static_cast<int>(g.range.bytes);  // set aside by PlaceAccumulators
     g.range = {Arena::kStep, items_[buffer].offset + g.range.offset, g.type.bytes()};

@@ -44,6 +44,7 @@ struct WorkItem {
 struct LoweringContext {
   const LowerInput& input;
   const LowerOptions& options;
+  std::vector<const Graph*> graphs;  // per VCU: the input graph, in the VCU's compute type
   StageAnalysis analysis;
   StageAnalysis update_analysis;            // where there is an update graph
   std::vector<std::string> update_homes;    // by value of the update graph (update_homes.h)
@@ -67,6 +68,7 @@ class VcuLowering {
   // What a slot stands for. Values are per micro-batch, the rest is once a VCU.
   enum class RefKind {
     kValue,
+    kStepValue,  // of the prologue
     kUpdateValue,
     kVariable,
     kScalar,
@@ -133,6 +135,7 @@ class VcuLowering {
   void EmitReceives(int action);
   void EmitSends(int action);
   void EmitSnapshots(const WorkItem& item);
+  Status EmitPrologue();
   Status EmitWork();
   Status EmitCount();
   Status EmitUpdate();
@@ -145,11 +148,12 @@ class VcuLowering {
 
   const LoweringContext& context_;
   const int vcu_;
+  const Graph& graph_;  // in this VCU's compute type
   VcuProgram program_;
   std::vector<ArenaItem> items_;  // step arena
   std::vector<Pending> pending_;
   std::map<std::pair<int, int>, int> values_;  // (root, micro-batch) -> buffer
-  std::map<int, int> update_values_;
+  std::map<int, int> step_values_, update_values_;
   std::map<std::pair<std::string, int>, int> scalars_;  // (name, micro-batch or kNone)
   std::map<int, SymbolicRange> accumulators_;
   std::map<std::string, Range> variables_;

@@ -33,6 +33,12 @@ Status CheckOne(const Program& program, int vcu, int index, const Command& c) {
   for (int wait : c.waits) {
     if (wait < 0 || wait >= index) return bad(absl::StrCat("waits for command ", wait));
   }
+  if (!c.predicate.empty() &&
+      (c.kind != CommandKind::kCompute || std::find(program.metrics.begin(), program.metrics.end(),
+                                                    c.predicate) == program.metrics.end())) {
+    return bad(
+        absl::StrCat("its condition ", c.predicate, " is no metric, or it computes nothing"));
+  }
   const LaneSpec lane = v.lanes[c.lane];
   const int num_vcus = static_cast<int>(program.vcus.size());
   switch (c.kind) {
@@ -140,6 +146,10 @@ Status CheckFootprint(const Program& program, const ClusterSpec&) {
     if (c.kind != CommandKind::kCompute) return OkStatus();
     std::vector<Range> reads, writes;
     Footprint(program.vcus[vcu].segments[c.segment], c, reads, writes);
+    if (!c.predicate.empty()) {
+      reads.push_back(program.vcus[vcu].metrics);
+      reads = MergeRanges(std::move(reads));
+    }
     if (reads == MergeRanges(c.reads) && writes == MergeRanges(c.writes)) return OkStatus();
     return InvalidArgument("footprint: ", Where(program, vcu, i),
                            " does not read and write what its calls do");
@@ -164,9 +174,11 @@ Status CheckMessages(const Program& program, const ClusterSpec&) {
   };
   std::map<std::pair<int, int>, std::vector<End>> sends, receives;
   OC_RETURN_IF_ERROR(ForEachCommand(program, [&](int vcu, int i, const Command& c) {
-    if (c.kind == CommandKind::kSend) sends[{vcu, c.peer}].push_back({c.tag, c.reads[0].bytes, i});
+    if (c.kind == CommandKind::kSend) {
+      sends[{vcu, c.peer}].push_back({c.tag, WireBytes(c, c.reads[0]), i});
+    }
     if (c.kind == CommandKind::kRecv)
-      receives[{c.peer, vcu}].push_back({c.tag, c.writes[0].bytes, i});
+      receives[{c.peer, vcu}].push_back({c.tag, WireBytes(c, c.writes[0]), i});
     return OkStatus();
   }));
   for (const auto& [pair, list] : receives) sends.try_emplace(pair);

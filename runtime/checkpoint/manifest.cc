@@ -70,6 +70,13 @@ StatusOr<Manifest> ParseManifest(const ordered_json& root) {
   m.data.dataset_size = root.at("data").at("dataset_size").get<int64_t>();
   m.optimizer = root.at("optimizer").get<std::string>();
   m.schedule = root.at("schedule").get<std::string>();
+  if (root.contains("loss_scale")) {
+    const ordered_json& scale = root.at("loss_scale");
+    m.loss_scale = LossScaler::State{.scale = scale.at("scale").get<double>(),
+                                     .good_steps = scale.at("good_steps").get<int64_t>(),
+                                     .skipped = scale.at("skipped").get<int64_t>(),
+                                     .halvings = scale.at("halvings").get<int64_t>()};
+  }
   const ordered_json& plan = root.at("plan");
   m.plan = plan.is_string() ? plan.get<std::string>() : plan.dump();
   m.config = root.at("config").get<std::string>();
@@ -140,17 +147,24 @@ std::string Manifest::ToJson() const {
   ordered_json file_list = ordered_json::array(), tensor_list = ordered_json::array();
   for (const ShardFile& file : files) file_list.push_back(ToJsonValue(file));
   for (const StoredTensor& tensor : tensors) tensor_list.push_back(ToJsonValue(tensor));
-  return Dump({{"format", kFormat},
-               {"version", kVersion},
-               {"step", step},
-               {"seed", seed},
-               {"data", {{"samples", data.samples}, {"dataset_size", data.dataset_size}}},
-               {"optimizer", optimizer},
-               {"schedule", schedule},
-               {"files", std::move(file_list)},
-               {"tensors", std::move(tensor_list)},
-               {"plan", std::move(embedded)},
-               {"config", config}});
+  ordered_json root = {{"format", kFormat},
+                       {"version", kVersion},
+                       {"step", step},
+                       {"seed", seed},
+                       {"data", {{"samples", data.samples}, {"dataset_size", data.dataset_size}}},
+                       {"optimizer", optimizer},
+                       {"schedule", schedule},
+                       {"files", std::move(file_list)},
+                       {"tensors", std::move(tensor_list)},
+                       {"plan", std::move(embedded)},
+                       {"config", config}};
+  if (loss_scale.has_value()) {
+    root["loss_scale"] = {{"scale", loss_scale->scale},
+                          {"good_steps", loss_scale->good_steps},
+                          {"skipped", loss_scale->skipped},
+                          {"halvings", loss_scale->halvings}};
+  }
+  return Dump(root);
 }
 
 StatusOr<Manifest> Manifest::FromJson(const std::string& text) {

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "openclaw/core/status.h"
 #include "openclaw/core/tensor.h"
+#include "openclaw/optim/loss_scaler.h"
 
 namespace oc {
 
@@ -48,10 +50,11 @@ struct Manifest {
   int64_t step = 0;   // training steps done; with the seed it is the whole random state, since
   uint64_t seed = 0;  // random numbers are indexed by logical position
   DataPosition data;
-  std::string optimizer;  // its name
-  std::string schedule;   // that of the learning rate
-  std::string plan;       // JSON of the plan that wrote it; may be empty
-  std::string config;     // the experiment as text; may be empty
+  std::string optimizer;                        // its name
+  std::string schedule;                         // that of the learning rate
+  std::optional<LossScaler::State> loss_scale;  // of a run whose loss is scaled
+  std::string plan;                             // JSON of the plan that wrote it; may be empty
+  std::string config;                           // the experiment as text; may be empty
 
   // Filled by CommitCheckpoint, sorted by name.
   std::vector<ShardFile> files;

@@ -283,8 +283,8 @@ TEST(RunPasses, NamesTimesDisablesAndVerifies) {
     seen.push_back(name);
   };
   ASSERT_TRUE(RunPasses(graph, DefaultPasses(), options).ok());
-  EXPECT_THAT(seen,
-              ElementsAre("identities", "dead_code", "common_subexpressions", "fuse_elementwise"));
+  EXPECT_THAT(seen, ElementsAre("identities", "dead_code", "common_subexpressions",
+                                "fuse_sum_types", "fuse_elementwise"));
   EXPECT_EQ(CountPhase(graph, Phase::kRecompute), 0);
 
   options.disabled = {"no_such_pass"};

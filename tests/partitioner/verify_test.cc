@@ -193,6 +193,7 @@ TEST(VerifyPlans, UnlikeReplicaCountsAndShares) {
   Planned p = PlanModel(models::Mlp({.hidden = {32, 32, 32}}), 2, 1, 6);
   p.cluster = MakeCluster(3);
   Plan plan = p.planned.plan;
+  plan.compute_types.clear();  // of another cluster
   plan.stages[0].vcus = {0};
   plan.stages[0].owner = {0, 0, 0, 0, 0, 0};
   plan.stages[1].vcus = {1, 2};
@@ -209,6 +210,7 @@ TEST(VerifyPlans, SeveralStagesOnOneVcu) {
   Planned p = PlanModel(SmallGpt(), 4, 1, 4);
   p.cluster = MakeCluster(2);
   Plan plan = p.planned.plan;
+  plan.compute_types.clear();  // of another cluster
   for (int s = 0; s < 4; ++s) {
     plan.stages[s].vcus = {s % 2};
     plan.stages[s].owner.assign(4, s % 2);

@@ -5,10 +5,12 @@
 //
 // FILE holds lines "loss STEP VALUE", "valid 0 VALUE"; FILE.plan the plan, which --plan runs again.
 // With
-// --checkpoint DIR a checkpoint is saved there.
+// --checkpoint DIR a checkpoint is saved there. FILE.scales.RANK is each rank's view of the loss
+// scale.
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <limits>
 #include <map>
 #include <sstream>
 #include <string>
@@ -40,6 +42,23 @@ class MaskedTargets : public Dataset {
  private:
   std::unique_ptr<Dataset> inner_;
   int targets_;
+};
+
+// One sample whose values are beyond what a half type holds.
+class Planted : public Dataset {
+ public:
+  Planted(const Dataset& inner, int64_t index)
+      : Dataset(inner.features()), inner_(inner), index_(index) {}
+  int64_t size() const override { return inner_.size(); }
+  Status Read(int64_t index, Sample& sample) const override {
+    OC_RETURN_IF_ERROR(inner_.Read(index, sample));
+    if (index == index_) sample.row<float>(0)[0] = std::numeric_limits<float>::infinity();
+    return OkStatus();
+  }
+
+ private:
+  const Dataset& inner_;
+  int64_t index_;
 };
 
 struct Case {
@@ -96,12 +115,17 @@ Status Run(std::map<std::string, std::string> flags) {
   const int depth = static_cast<int>(number("depth", 1)), dp = static_cast<int>(number("dp", 1));
   OC_ASSIGN_OR_RETURN(Case c, MakeCase(flags["model"], flags.count("no-dropout") != 0 ? 0.0 : 0.1));
   OC_RETURN_IF_ERROR(c.model.status());
+  std::unique_ptr<Dataset> planted;  // before the pipeline, whose loader reads it
   const int64_t micro_batches = number("micro-batches", 4);
   std::string plan;
   if (flags.count("plan") != 0) {
     std::stringstream text;
     text << std::ifstream(flags["plan"]).rdbuf();
     plan = text.str();
+  }
+  AmpLevel level = AmpLevel::kO0;
+  for (AmpLevel l : {AmpLevel::kO1, AmpLevel::kO2, AmpLevel::kO3}) {
+    if (flags["amp"] == Name(l)) level = l;
   }
   OC_ASSIGN_OR_RETURN(Cluster cluster, Cluster::Discover({.vcus = depth * dp}));
   const int64_t steps = number("steps", 10);
@@ -114,6 +138,8 @@ Status Run(std::map<std::string, std::string> flags) {
                            .data_parallel = dp,
                            .schedule = flags.count("schedule") != 0 ? flags["schedule"] : "1f1b",
                            .recompute = flags.count("recompute") != 0 ? "marked" : "none",
+                           .amp_level = level,
+                           .half = flags["half"] == "f16" ? DType::kF16 : DType::kBF16,
                            .seed = 3,
                            .total_steps = 1400,
                            .timeout_seconds = 60,
@@ -122,9 +148,19 @@ Status Run(std::map<std::string, std::string> flags) {
   if (flags.count("resume") != 0) OC_RETURN_IF_ERROR(pipeline->Load(flags["resume"]));
   if (cluster.job().rank() == 0) std::ofstream(flags["out"] + ".plan") << pipeline->plan().ToJson();
   std::FILE* out = cluster.job().rank() == 0 ? std::fopen(flags["out"].c_str(), "w") : nullptr;
-  OC_ASSIGN_OR_RETURN(const Batches batches, pipeline->UseData(*c.train, steps));
+  OC_ASSIGN_OR_RETURN(Batches batches, pipeline->UseData(*c.train, steps));
+  // --plant STEP: the last sample of that step, which the last replica takes, is infinite.
+  for (const Batch& batch : batches) {
+    if (batch.step + 1 != number("plant", 0)) continue;
+    planted = std::make_unique<Planted>(*c.train, batch.indices.back());
+  }
+  if (planted != nullptr) {
+    OC_ASSIGN_OR_RETURN(batches, pipeline->UseData(*planted, steps));
+  }
+  std::ofstream scales(absl::StrCat(flags["out"], ".scales.", cluster.job().rank()));
   for (const Batch& batch : batches) {
     OC_ASSIGN_OR_RETURN(const StepResult step, pipeline->Step(batch));
+    scales << step.step << " " << step.loss_scale << (step.skipped ? " skipped\n" : "\n");
     if (out != nullptr) {
       std::fprintf(out, "loss %lld %.9g\n", static_cast<long long>(step.step), step.loss);
       std::fprintf(out, "norm %lld %.9g\n", static_cast<long long>(step.step), step.grad_norm);

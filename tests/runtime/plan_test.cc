@@ -18,6 +18,7 @@ namespace fs = std::filesystem;
 struct Outcome {
   std::map<std::string, std::vector<double>> series;  // "loss", "norm", "valid", "count"
   std::string checkpoint, plan;
+  std::vector<std::vector<std::string>> scales;  // by rank: "STEP SCALE", "STEP SCALE skipped"
 };
 
 class PlanTest : public ::testing::Test {
@@ -51,6 +52,11 @@ class PlanTest : public ::testing::Test {
     int64_t step;
     double value;
     while (in >> series >> step >> value) result.series[series].push_back(value);
+    for (int rank = 0; rank < ranks; ++rank) {
+      std::ifstream scales(out + ".scales." + std::to_string(rank));
+      result.scales.emplace_back();
+      for (std::string line; std::getline(scales, line);) result.scales.back().push_back(line);
+    }
     auto newest = LatestCheckpoint(saved);
     EXPECT_TRUE(newest.ok() && newest->has_value()) << command;
     if (newest.ok() && newest->has_value()) result.checkpoint = **newest;
@@ -149,6 +155,63 @@ TEST_F(PlanTest, CheckpointsCrossPlans) {
       EXPECT_LE(Relative(a[i + 6], other.series.at("loss")[i]), 1e-4) << model << " step " << i + 7;
     }
   }
+}
+
+// An infinity in the data of one replica: all leave the same step out, and all lower the same
+// scale.
+TEST_F(PlanTest, AnInfinityOnOneRankSkipsTheStepOnAll) {
+  for (const char* plan : {"--depth 1 --dp 2", "--depth 2 --dp 1"}) {
+    const std::string flags = std::string(plan) + " --amp O2 --half f16";
+    const Outcome good = Run("mlp", 1, flags, 8);
+    ASSERT_EQ(good.scales.size(), 1u);
+    EXPECT_EQ(good.scales[0][3], "4 65536") << plan;
+    const Outcome alone = Run("mlp", 1, flags + " --plant 4", 8);
+    const Outcome ranks = Run("mlp", 2, flags + " --plant 4 --plan " + alone.plan, 8);
+    ASSERT_EQ(ranks.scales.size(), 2u);
+    const std::vector<std::string> expected = {"1 65536", "2 65536", "3 65536", "4 65536 skipped",
+                                               "5 32768", "6 32768", "7 32768", "8 32768"};
+    EXPECT_EQ(alone.scales[0], expected) << plan;
+    EXPECT_EQ(ranks.scales[0], expected) << plan;
+    EXPECT_EQ(ranks.scales[1], expected) << plan;
+    ExpectSameState(alone, ranks, 0, plan);
+    // What the step would have done to the parameters is the only difference.
+    const auto& with = alone.series.at("loss");
+    const auto& without = good.series.at("loss");
+    for (size_t i = 0; i < 3; ++i) EXPECT_EQ(with[i], without[i]) << plan << " step " << i + 1;
+    for (size_t i = 4; i < 8; ++i) {
+      EXPECT_LE(Relative(without[i], with[i]), 0.25) << plan << " step " << i + 1;
+    }
+  }
+}
+
+// The scale is part of a checkpoint: a resumed run goes on bit by bit.
+TEST_F(PlanTest, TheLossScaleIsResumed) {
+  const std::string flags = "--depth 2 --dp 1 --amp O2 --half f16";
+  const Outcome whole = Run("mlp", 1, flags + " --plant 3", 8);
+  const Outcome half = Run("mlp", 1, flags + " --plant 3 --plan " + whole.plan, 4);
+  const Outcome rest =
+      Run("mlp", 1, flags + " --plan " + whole.plan + " --resume " + half.checkpoint, 4);
+  const auto& a = whole.series.at("loss");
+  EXPECT_EQ(std::vector<double>(a.begin() + 4, a.end()), rest.series.at("loss"));
+  EXPECT_EQ(std::vector<std::string>(whole.scales[0].begin() + 4, whole.scales[0].end()),
+            rest.scales[0]);
+  EXPECT_EQ(rest.scales[0][0], "5 32768");
+  ExpectSameState(whole, rest, 0, "resumed");
+}
+
+// Stages and replicas are invisible at mixed precision as well.
+TEST_F(PlanTest, MixedPrecisionUnderManyPlans) {
+  const std::string flags = " --micro-batches 4 --amp O2 --half bf16";
+  const Outcome one = Run("gpt", 1, "--depth 1 --dp 1" + flags, 20);
+  for (const char* plan : {"--depth 2 --dp 1", "--depth 1 --dp 2"}) {
+    const Outcome other = Run("gpt", 1, plan + flags, 20);
+    const auto& x = one.series.at("loss");
+    const auto& y = other.series.at("loss");
+    for (size_t i = 0; i < 20; ++i) EXPECT_LE(Relative(x[i], y[i]), 2e-3) << plan << " " << i;
+  }
+  const Outcome pipeline = Run("gpt", 1, "--depth 2 --dp 1" + flags, 10);
+  const Outcome mpi = Run("gpt", 2, "--depth 2 --dp 1 --plan " + pipeline.plan + flags, 10);
+  EXPECT_EQ(pipeline.series, mpi.series);
 }
 
 }  // namespace

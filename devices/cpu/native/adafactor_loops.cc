@@ -61,13 +61,13 @@ void Apply(float* p, const void* g_bytes, const float* column, float row, int64_
 
 }  // namespace
 
-#define OC_BOTH(F) \
-  { F<float>, F<bf16> }
+#define OC_EACH(F) \
+  { F<float>, F<bf16>, F<f16> }
 const AdafactorLoops kAdafactorLoops = {
-    .squares = OC_BOTH(Squares),
-    .take_up = OC_BOTH(TakeUp),
-    .update_squares = OC_BOTH(UpdateSquares),
-    .apply = OC_BOTH(Apply),
+    .squares = OC_EACH(Squares),
+    .take_up = OC_EACH(TakeUp),
+    .update_squares = OC_EACH(UpdateSquares),
+    .apply = OC_EACH(Apply),
 };
 
 }  // namespace oc::cpu::OC_CPU_ISA

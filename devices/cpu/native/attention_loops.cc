@@ -232,11 +232,11 @@ int64_t BackwardFloats(const AttentionShape& s) { return Scratch(s, nullptr, tru
 const AttentionLoops kAttentionLoops = {
     .forward_floats = ForwardFloats,
     .backward_floats = BackwardFloats,
-    .load = {LoadHead<float>, LoadHead<bf16>},
-    .forward = {Forward<float>, Forward<bf16>},
-    .load_backward = {LoadHeadBackward<float>, LoadHeadBackward<bf16>},
-    .backward = {Backward<float>, Backward<bf16>},
-    .store_backward = {StoreHead<float>, StoreHead<bf16>},
+    .load = {LoadHead<float>, LoadHead<bf16>, LoadHead<f16>},
+    .forward = {Forward<float>, Forward<bf16>, Forward<f16>},
+    .load_backward = {LoadHeadBackward<float>, LoadHeadBackward<bf16>, LoadHeadBackward<f16>},
+    .backward = {Backward<float>, Backward<bf16>, Backward<f16>},
+    .store_backward = {StoreHead<float>, StoreHead<bf16>, StoreHead<f16>},
 };
 
 }  // namespace oc::cpu::OC_CPU_ISA

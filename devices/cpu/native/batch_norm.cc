@@ -13,11 +13,14 @@ using Kernel = StatusOr<std::unique_ptr<HostKernel>>;
 
 float LoadFloat(FloatKind kind, const std::byte* p, int64_t i) {
   if (kind == kFloat32) return reinterpret_cast<const float*>(p)[i];
+  if (kind == kFloat16) return static_cast<float>(reinterpret_cast<const F16*>(p)[i]);
   return static_cast<float>(reinterpret_cast<const BF16*>(p)[i]);
 }
 void StoreFloat(FloatKind kind, std::byte* p, int64_t i, float v) {
   if (kind == kFloat32) {
     reinterpret_cast<float*>(p)[i] = v;
+  } else if (kind == kFloat16) {
+    reinterpret_cast<F16*>(p)[i] = F16(v);
   } else {
     reinterpret_cast<BF16*>(p)[i] = BF16(v);
   }
@@ -29,7 +32,7 @@ constexpr int64_t kMaxPieces = 16, kMinPieceRows = 64;
 
 struct Sizes {
   int64_t rows = 0, channels = 0, pieces = 1, row_bytes = 0;
-  FloatKind kind = kFloat32;
+  FloatKind kind = kFloat32, sum_kind = kFloat32;  // of x; of the gradients of gamma and beta
   float eps = 0;
   bool relu = false;
 
@@ -42,6 +45,7 @@ StatusOr<Sizes> SizesOf(const OpRequest& request) {
   const TensorType& x = request.inputs[0];
   Sizes s;
   OC_ASSIGN_OR_RETURN(s.kind, FloatKindOf(x));
+  OC_ASSIGN_OR_RETURN(s.sum_kind, FloatKindOf(request.outputs[1]));
   s.rows = RowsOf(x);
   s.channels = LastDim(x);
   if (s.rows == 0 || s.channels == 0) return Unimplemented("batch norm without elements");
@@ -145,8 +149,8 @@ void FewRowsBackward(const Sizes& s, const KernelArgs& args, int64_t c, float sc
     const double dx = g[r] - sum / n - centred[r] * rstd * rstd * product / n;
     StoreFloat(s.kind, args.outputs[0], r * s.channels + c, static_cast<float>(gamma * rstd * dx));
   }
-  StoreFloat(s.kind, args.outputs[1], c, static_cast<float>(product * rstd));
-  StoreFloat(s.kind, args.outputs[2], c, static_cast<float>(sum));
+  StoreFloat(s.sum_kind, args.outputs[1], c, static_cast<float>(product * rstd));
+  StoreFloat(s.sum_kind, args.outputs[2], c, static_cast<float>(sum));
 }
 
 // dy, x, gamma, beta, mean, var -> dx, dgamma, dbeta.
@@ -181,8 +185,8 @@ Kernel MakeBackward(const OpRequest& request, int) {
         product += sums[(s.pieces + p) * s.padded() + c];
       }
       const double n = static_cast<double>(s.rows), rstd = 1 / std::sqrt(double{var[c]} + s.eps);
-      StoreFloat(s.kind, args.outputs[1], c, static_cast<float>(product * rstd));
-      StoreFloat(s.kind, args.outputs[2], c, static_cast<float>(sum));
+      StoreFloat(s.sum_kind, args.outputs[1], c, static_cast<float>(product * rstd));
+      StoreFloat(s.sum_kind, args.outputs[2], c, static_cast<float>(sum));
       offset[c] = static_cast<float>(sum / n);
       slope[c] = static_cast<float>(scale[c] * rstd * rstd * product / n);
     }
@@ -212,7 +216,7 @@ Kernel MakeUnbiasedVar(const OpRequest& request, int) {
 
 void RegisterBatchNorm(KernelRegistry& registry) {
   registry.Add("batch_norm", MakeForward);
-  registry.Add("batch_norm_grad", MakeBackward);
+  registry.Add("batch_norm_grad", MakeBackward, 0, /*sum_types=*/true);
   registry.Add("unbiased_var", MakeUnbiasedVar);
 }
 

@@ -156,9 +156,9 @@ void GradInput(const void* dy, const void* x, void* dx, int64_t rows, int64_t ch
 
 }  // namespace
 
-const BatchNormLoops kBatchNormLoops = {{Moments<float>, Moments<bf16>},
-                                        {Normalise<float>, Normalise<bf16>},
-                                        {GradSums<float>, GradSums<bf16>},
-                                        {GradInput<float>, GradInput<bf16>}};
+const BatchNormLoops kBatchNormLoops = {{Moments<float>, Moments<bf16>, Moments<f16>},
+                                        {Normalise<float>, Normalise<bf16>, Normalise<f16>},
+                                        {GradSums<float>, GradSums<bf16>, GradSums<f16>},
+                                        {GradInput<float>, GradInput<bf16>, GradInput<f16>}};
 
 }  // namespace oc::cpu::OC_CPU_ISA

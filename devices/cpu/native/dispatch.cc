@@ -10,7 +10,7 @@ Isa Detect() {
   __builtin_cpu_init();
   Isa isa = Isa::kNone;
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-      __builtin_cpu_supports("bmi2")) {
+      __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("f16c")) {
     isa = Isa::kV3;
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&

@@ -24,7 +24,7 @@ enum class Isa {
   kNone,
   kV3,
   kV4
-};  // x86-64-v3: AVX2 and FMA; x86-64-v4: AVX-512 F, BW, DQ, VL, CD
+};  // x86-64-v3: AVX2, FMA and F16C; x86-64-v4: AVX-512 F, BW, DQ, VL, CD
 
 // The best that this processor has; OPENCLAW_CPU_ISA=v3 or none in the environment lowers it.
 // kNone: the loops may not be called.

@@ -94,6 +94,6 @@ void Dropout(const void* x_bytes, void* y_bytes, int64_t n, uint64_t key, uint64
 
 }  // namespace
 
-const DropoutLoops kDropoutLoops = {.dropout = {Dropout<float>, Dropout<bf16>}};
+const DropoutLoops kDropoutLoops = {.dropout = {Dropout<float>, Dropout<bf16>, Dropout<f16>}};
 
 }  // namespace oc::cpu::OC_CPU_ISA

@@ -109,6 +109,8 @@ StatusOr<CastKind> CastKindOf(const TensorType& type) {
       return kCastF32;
     case DType::kBF16:
       return kCastBF16;
+    case DType::kF16:
+      return kCastF16;
     case DType::kI32:
       return kCastI32;
     case DType::kI64:

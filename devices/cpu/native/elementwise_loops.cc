@@ -261,16 +261,21 @@ struct Ends<int64_t> {
   static constexpr int64_t kLow = INT64_MIN, kHigh = INT64_MAX;
 };
 
+template <typename T>
+constexpr bool kIsHalf = __is_same(T, bf16) || __is_same(T, f16);
+
 template <typename To, typename From>
 OC_INLINE To Convert(From x) {
   constexpr bool kFromReal = __is_same(From, float) || __is_same(From, double);
   constexpr bool kToReal = __is_same(To, float) || __is_same(To, double);
-  if constexpr (__is_same(From, bf16)) {
-    return Convert<To>(Widen(x));
+  if constexpr (kIsHalf<From>) {
+    return Convert<To>(LoadScalar(&x));
   } else if constexpr (__is_same(From, Bool)) {
     return Convert<To>(static_cast<uint8_t>(x.bits != 0));
-  } else if constexpr (__is_same(To, bf16)) {
-    return Narrow(static_cast<float>(x));
+  } else if constexpr (kIsHalf<To>) {
+    To y;
+    StoreScalar(&y, static_cast<float>(x));
+    return y;
   } else if constexpr (__is_same(To, Bool)) {
     return {static_cast<uint8_t>(x != 0)};
   } else if constexpr (kToReal) {
@@ -291,8 +296,8 @@ template <typename From, typename To>
 void CastT(const void* x_bytes, void* y_bytes, int64_t n) {
   const From* x = static_cast<const From*>(x_bytes);
   To* y = static_cast<To*>(y_bytes);
-  constexpr bool kVectors = (__is_same(From, float) || __is_same(From, bf16)) &&
-                            (__is_same(To, float) || __is_same(To, bf16));
+  constexpr bool kVectors =
+      (__is_same(From, float) || kIsHalf<From>)&&(__is_same(To, float) || kIsHalf<To>);
   if constexpr (kVectors) {
     ForVectors(n, [&](int64_t i, auto part) OC_LAMBDA { Store(y + i, Load(x + i, part), part); });
   } else {
@@ -303,19 +308,19 @@ void CastT(const void* x_bytes, void* y_bytes, int64_t n) {
 }  // namespace
 
 #define OC_UNARY(Op) \
-  { UnaryT<Op, float>, UnaryT<Op, bf16> }
+  { UnaryT<Op, float>, UnaryT<Op, bf16>, UnaryT<Op, f16> }
 #define OC_BINARY(Op) \
-  { BinaryT<Op, float>, BinaryT<Op, bf16> }
+  { BinaryT<Op, float>, BinaryT<Op, bf16>, BinaryT<Op, f16> }
 #define OC_INTEGER(Op) \
   { IntegerT<Op, uint32_t>, IntegerT<Op, uint64_t> }
 #define OC_COMPARE(Op) \
-  { CompareT<Op, float>, CompareT<Op, bf16> }
+  { CompareT<Op, float>, CompareT<Op, bf16>, CompareT<Op, f16> }
 #define OC_COMPARE_INTEGER(Op) \
   { CompareIntegerT<Op, int32_t>, CompareIntegerT<Op, int64_t> }
-#define OC_CAST(From)                                                                  \
-  {                                                                                    \
-    CastT<From, float>, CastT<From, bf16>, CastT<From, int32_t>, CastT<From, int64_t>, \
-        CastT<From, uint8_t>, CastT<From, Bool>, CastT<From, double>                   \
+#define OC_CAST(From)                                                                      \
+  {                                                                                        \
+    CastT<From, float>, CastT<From, bf16>, CastT<From, f16>, CastT<From, int32_t>,         \
+        CastT<From, int64_t>, CastT<From, uint8_t>, CastT<From, Bool>, CastT<From, double> \
   }
 
 const ElementwiseLoops kElementwiseLoops = {
@@ -330,8 +335,8 @@ const ElementwiseLoops kElementwiseLoops = {
     .compare_integer = {OC_COMPARE_INTEGER(Equal), OC_COMPARE_INTEGER(Less),
                         OC_COMPARE_INTEGER(Greater)},
     .where = {WhereT<uint8_t>, WhereT<uint16_t>, WhereT<uint32_t>, WhereT<uint64_t>},
-    .cast = {OC_CAST(float), OC_CAST(bf16), OC_CAST(int32_t), OC_CAST(int64_t), OC_CAST(uint8_t),
-             OC_CAST(Bool), OC_CAST(double)},
+    .cast = {OC_CAST(float), OC_CAST(bf16), OC_CAST(f16), OC_CAST(int32_t), OC_CAST(int64_t),
+             OC_CAST(uint8_t), OC_CAST(Bool), OC_CAST(double)},
 };
 
 }  // namespace oc::cpu::OC_CPU_ISA

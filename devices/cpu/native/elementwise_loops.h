@@ -6,7 +6,7 @@
 
 namespace oc::cpu {
 
-enum FloatKind { kFloat32, kBFloat16, kFloatKinds };
+enum FloatKind { kFloat32, kBFloat16, kFloat16, kFloatKinds };
 enum IntKind { kInt32, kInt64, kIntKinds };
 
 enum class Unary {
@@ -42,7 +42,17 @@ enum class Binary {
 enum class Compare { kEqual, kLess, kGreater, kCount };
 
 // The types that cast knows.
-enum CastKind { kCastF32, kCastBF16, kCastI32, kCastI64, kCastU8, kCastBool, kCastF64, kCastKinds };
+enum CastKind {
+  kCastF32,
+  kCastBF16,
+  kCastF16,
+  kCastI32,
+  kCastI64,
+  kCastU8,
+  kCastBool,
+  kCastF64,
+  kCastKinds
+};
 
 // y[i] = f(x[i]; p, q): kScale is p x + q.
 using UnaryLoop = void (*)(const void* x, void* y, int64_t n, float p, float q);

@@ -47,8 +47,11 @@ Kernel MakeEmbedding(const OpRequest& request, int) {
 // The columns are split, so that unlike numbers of positions an id cost no balance.
 Kernel MakeEmbeddingGrad(const OpRequest& request, int) {
   const TensorType& table = request.outputs[0];
-  OC_ASSIGN_OR_RETURN(const FloatKind kind, FloatKindOf(table));
-  const auto loop = GetEmbeddingLoops().grad[kind];
+  OC_ASSIGN_OR_RETURN(const FloatKind kind, FloatKindOf(request.inputs[0]));
+  OC_ASSIGN_OR_RETURN(const FloatKind sum, FloatKindOf(table));
+  if (sum != kind && sum != kFloat32) return NoKernel(table);
+  const EmbeddingLoops& loops = GetEmbeddingLoops();
+  const auto loop = (sum == kind ? loops.grad : loops.grad_f32)[kind];
   const int64_t n = request.inputs[1].shape.num_elements();
   const int64_t vocabulary = table.shape[0].size(), width = table.shape[1].size();
   const bool accumulate = request.accumulate != 0;
@@ -137,7 +140,7 @@ Kernel MakeRope(const OpRequest& request, RopeTables& tables) {
 
 void RegisterEmbedding(KernelRegistry& registry) {
   registry.Add("embedding", MakeEmbedding);
-  registry.Add("embedding_grad", MakeEmbeddingGrad, 1);
+  registry.Add("embedding_grad", MakeEmbeddingGrad, 1, /*sum_types=*/true);
   registry.Add("rope", [tables = std::make_shared<RopeTables>()](const OpRequest& request, int) {
     return MakeRope(request, *tables);
   });

@@ -5,8 +5,8 @@
 namespace oc::cpu::OC_CPU_ISA {
 namespace {
 
-template <int kVectors, typename T, typename P>
-OC_INLINE void GradPiece(const T* dy, int32_t first, const int32_t* next, T* row, int64_t n,
+template <int kVectors, typename T, typename S, typename P>
+OC_INLINE void GradPiece(const T* dy, int32_t first, const int32_t* next, S* row, int64_t n,
                          bool accumulate, P part) {
   vf sum[kVectors] = {};
   for (int32_t t = first; t >= 0; t = next[t]) {
@@ -33,13 +33,13 @@ OC_INLINE void StreamZeros(void* to, uint64_t bytes) {
   }
 }
 
-template <typename T>
+template <typename T, typename S = T>
 void Grad(const void* dy_bytes, const int32_t* head, const int32_t* next, void* table_bytes,
           int64_t vocabulary, int64_t n, int64_t begin, int64_t end, bool accumulate) {
   const T* dy = static_cast<const T*>(dy_bytes) + begin;
-  T* row = static_cast<T*>(table_bytes) + begin;
+  S* row = static_cast<S*>(table_bytes) + begin;
   const int64_t count = end - begin;
-  const uint64_t bytes = static_cast<uint64_t>(count) * sizeof(T);
+  const uint64_t bytes = static_cast<uint64_t>(count) * sizeof(S);
   const bool streamed = static_cast<uint64_t>(vocabulary) * bytes > (1u << 24);
   for (int64_t id = 0; id < vocabulary; ++id, row += n) {
     const int32_t first = head[id];
@@ -82,8 +82,9 @@ void Rope(const void* x_bytes, void* y_bytes, const float* cosine, const float* 
 }  // namespace
 
 const EmbeddingLoops kEmbeddingLoops = {
-    .grad = {Grad<float>, Grad<bf16>},
-    .rope = {Rope<float>, Rope<bf16>},
+    .grad = {Grad<float>, Grad<bf16>, Grad<f16>},
+    .grad_f32 = {Grad<float>, Grad<bf16, float>, Grad<f16, float>},
+    .rope = {Rope<float>, Rope<bf16>, Rope<f16>},
 };
 
 }  // namespace oc::cpu::OC_CPU_ISA

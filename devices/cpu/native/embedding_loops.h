@@ -12,6 +12,10 @@ struct EmbeddingLoops {
   void (*grad[kFloatKinds])(const void* dy, const int32_t* head, const int32_t* next, void* table,
                             int64_t vocabulary, int64_t n, int64_t begin, int64_t end,
                             bool accumulate);
+  // The same into a table of f32.
+  void (*grad_f32[kFloatKinds])(const void* dy, const int32_t* head, const int32_t* next,
+                                void* table, int64_t vocabulary, int64_t n, int64_t begin,
+                                int64_t end, bool accumulate);
   // One row of `heads` heads of 2 * half elements, each turned by cosine[i], sine[i] in the pairs
   // (i, i + half). y may be x.
   void (*rope[kFloatKinds])(const void* x, void* y, const float* cosine, const float* sine,

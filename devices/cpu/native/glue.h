@@ -46,6 +46,7 @@ inline Status NoKernel(const TensorType& type) {
 inline StatusOr<FloatKind> FloatKindOf(const TensorType& type) {
   if (type.dtype == DType::kF32) return kFloat32;
   if (type.dtype == DType::kBF16) return kBFloat16;
+  if (type.dtype == DType::kF16) return kFloat16;
   return NoKernel(type);
 }
 inline StatusOr<IntKind> IntKindOf(const TensorType& type) {

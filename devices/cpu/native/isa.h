@@ -1,6 +1,7 @@
 // Vectors of floats for the loops of this folder (x_loops.cc only): as wide as the instruction set,
-// with the operators of GCC's vector extension. bf16 is storage: it is loaded as float and rounded
-// to nearest even when stored. Compiled in the namespace of each instruction set (dispatch.h).
+// with the operators of GCC's vector extension. bf16 and f16 are storage: they are loaded as float
+// and rounded to nearest even when stored. Compiled in the namespace of each instruction set
+// (dispatch.h).
 //
 //   ForVectors(n, [&](int64_t i, auto part) OC_LAMBDA { Store(y + i, Load(x + i, part) * 2, part);
 //   });
@@ -25,6 +26,9 @@ typedef uint32_t vu __attribute__((vector_size(kLanes * 4)));
 typedef uint16_t vh __attribute__((vector_size(kLanes * 2)));
 
 struct bf16 {
+  uint16_t bits;
+};
+struct f16 {
   uint16_t bits;
 };
 
@@ -84,6 +88,18 @@ OC_INLINE bf16 Narrow(float x) {
   return {static_cast<uint16_t>((u + 0x7fffu + ((u >> 16) & 1u)) >> 16)};
 }
 
+#ifdef __AVX512F__
+OC_INLINE vf WidenF16(vh h) { return (vf)_mm512_cvtph_ps((__m256i)h); }
+OC_INLINE vh NarrowF16(vf x) {
+  return (vh)_mm512_cvtps_ph((__m512)x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+#else
+OC_INLINE vf WidenF16(vh h) { return (vf)_mm256_cvtph_ps((__m128i)h); }
+OC_INLINE vh NarrowF16(vf x) {
+  return (vh)_mm256_cvtps_ph((__m256)x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+#endif
+
 OC_INLINE vf Load(const float* p, Full = {}) {
   vf x;
   __builtin_memcpy(&x, p, sizeof(x));
@@ -100,6 +116,16 @@ OC_INLINE void Store(bf16* p, vf x, Full = {}) {
   __builtin_memcpy(p, &h, sizeof(h));
 }
 
+OC_INLINE vf Load(const f16* p, Full = {}) {
+  vh h;
+  __builtin_memcpy(&h, p, sizeof(h));
+  return WidenF16(h);
+}
+OC_INLINE void Store(f16* p, vf x, Full = {}) {
+  const vh h = NarrowF16(x);
+  __builtin_memcpy(p, &h, sizeof(h));
+}
+
 #ifdef __AVX512F__
 OC_INLINE vf Load(const float* p, Part t) { return (vf)_mm512_maskz_loadu_ps(t.mask(), p); }
 OC_INLINE void Store(float* p, vf x, Part t) { _mm512_mask_storeu_ps(p, t.mask(), (__m512)x); }
@@ -108,6 +134,12 @@ OC_INLINE vf Load(const bf16* p, Part t) {
 }
 OC_INLINE void Store(bf16* p, vf x, Part t) {
   _mm256_mask_storeu_epi16(p, t.mask(), (__m256i)Narrow(x));
+}
+OC_INLINE vf Load(const f16* p, Part t) {
+  return WidenF16((vh)_mm256_maskz_loadu_epi16(t.mask(), p));
+}
+OC_INLINE void Store(f16* p, vf x, Part t) {
+  _mm256_mask_storeu_epi16(p, t.mask(), (__m256i)NarrowF16(x));
 }
 OC_INLINE vf ZeroTail(vf x, Part t) { return (vf)_mm512_maskz_mov_ps(t.mask(), (__m512)x); }
 #else
@@ -122,14 +154,25 @@ OC_INLINE void Store(bf16* p, vf x, Part t) {
   const vh h = Narrow(x);
   for (int i = 0; i < t.n; ++i) p[i].bits = h[i];
 }
+OC_INLINE vf Load(const f16* p, Part t) {
+  vh h = {};
+  for (int i = 0; i < t.n; ++i) h[i] = p[i].bits;
+  return WidenF16(h);
+}
+OC_INLINE void Store(f16* p, vf x, Part t) {
+  const vh h = NarrowF16(x);
+  for (int i = 0; i < t.n; ++i) p[i].bits = h[i];
+}
 OC_INLINE vf ZeroTail(vf x, Part t) { return (vf)_mm256_and_ps((__m256)x, (__m256)t.mask()); }
 #endif
 OC_INLINE vf ZeroTail(vf x, Full) { return x; }
 
 OC_INLINE float LoadScalar(const float* p) { return *p; }
 OC_INLINE float LoadScalar(const bf16* p) { return Widen(*p); }
+OC_INLINE float LoadScalar(const f16* p) { return _cvtsh_ss(p->bits); }
 OC_INLINE void StoreScalar(float* p, float x) { *p = x; }
 OC_INLINE void StoreScalar(bf16* p, float x) { *p = Narrow(x); }
+OC_INLINE void StoreScalar(f16* p, float x) { p->bits = _cvtss_sh(x, _MM_FROUND_TO_NEAREST_INT); }
 
 // Sums and maxima over the lanes, always in the same order.
 OC_INLINE __m128 HalfSum(__m256 x) {

@@ -60,8 +60,9 @@ Kernel MakeGradWeight(const OpRequest& request, bool has_mean) {
   const TensorType& x = request.inputs[1];
   OC_ASSIGN_OR_RETURN(const FloatKind kind, FloatKindOf(x));
   const auto loop = GetNormLoops().grad_weight[kind];
-  const auto store = GetNormLoops().store[kind];
-  const int64_t rows = RowsOf(x), n = LastDim(x), size = SizeInBytes(x.dtype);
+  OC_ASSIGN_OR_RETURN(const FloatKind sum, FloatKindOf(request.outputs[0]));
+  const auto store = GetNormLoops().store[sum];
+  const int64_t rows = RowsOf(x), n = LastDim(x), size = SizeInBytes(request.outputs[0].dtype);
   const uint32_t accumulate = request.accumulate;
   const int64_t padded = (n + 15) / 16 * 16;  // cache lines of the two sums
   const auto run = [=](const KernelArgs& args) {
@@ -91,10 +92,12 @@ void RegisterNorm(KernelRegistry& registry) {
                [](const OpRequest& request, int) { return MakeGradInput(request, false); });
   registry.Add(
       "layer_norm_grad_weight",
-      [](const OpRequest& request, int) { return MakeGradWeight(request, true); }, 3);
+      [](const OpRequest& request, int) { return MakeGradWeight(request, true); }, 3,
+      /*sum_types=*/true);
   registry.Add(
       "rms_norm_grad_weight",
-      [](const OpRequest& request, int) { return MakeGradWeight(request, false); }, 1);
+      [](const OpRequest& request, int) { return MakeGradWeight(request, false); }, 1,
+      /*sum_types=*/true);
 }
 
 }  // namespace oc::cpu

@@ -189,11 +189,11 @@ void StoreT(const float* x, void* y_bytes, int64_t n, bool accumulate) {
 }  // namespace
 
 const NormLoops kNormLoops = {
-    .layer_norm = {LayerNorm<float>, LayerNorm<bf16>},
-    .rms_norm = {RmsNorm<float>, RmsNorm<bf16>},
-    .grad_input = {GradInput<float>, GradInput<bf16>},
-    .grad_weight = {GradWeight<float>, GradWeight<bf16>},
-    .store = {StoreT<float>, StoreT<bf16>},
+    .layer_norm = {LayerNorm<float>, LayerNorm<bf16>, LayerNorm<f16>},
+    .rms_norm = {RmsNorm<float>, RmsNorm<bf16>, RmsNorm<f16>},
+    .grad_input = {GradInput<float>, GradInput<bf16>, GradInput<f16>},
+    .grad_weight = {GradWeight<float>, GradWeight<bf16>, GradWeight<f16>},
+    .store = {StoreT<float>, StoreT<bf16>, StoreT<f16>},
 };
 
 }  // namespace oc::cpu::OC_CPU_ISA

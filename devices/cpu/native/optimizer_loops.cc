@@ -163,19 +163,19 @@ void DecayedStep(void* p_bytes, const void* u_bytes, int64_t n, float keep, floa
 
 }  // namespace
 
-#define OC_PAIRS(F)                                                      \
-  {                                                                      \
-    {F<float, float>, F<float, bf16>}, { F<bf16, float>, F<bf16, bf16> } \
-  }
+#define OC_VALUES(F, S) \
+  { F<S, float>, F<S, bf16>, F<S, f16> }
+#define OC_PAIRS(F) \
+  { OC_VALUES(F, float), OC_VALUES(F, bf16), OC_VALUES(F, f16) }
 const OptimizerLoops kOptimizerLoops = {
     .lerp = OC_PAIRS(Lerp),
     .accumulate = OC_PAIRS(Accumulate),
-    .sum_squares = {SumSquares<float>, SumSquares<bf16>},
+    .sum_squares = {SumSquares<float>, SumSquares<bf16>, SumSquares<f16>},
     .sgd = OC_PAIRS(Sgd),
     .adam = OC_PAIRS(Adam),
     .lion = OC_PAIRS(Lion),
     .lamb_moments = OC_PAIRS(LambMoments),
-    .lamb_step = {TakeLambStep<float>, TakeLambStep<bf16>},
+    .lamb_step = {TakeLambStep<float>, TakeLambStep<bf16>, TakeLambStep<f16>},
     .muon_momentum = OC_PAIRS(MuonMomentum),
     .decayed_step = OC_PAIRS(DecayedStep),
 };

@@ -101,7 +101,9 @@ void Block(const float* weights, float* blocks, int64_t in, int64_t taps, int64_
 
 }  // namespace
 
-const PatchLoops kPatchLoops = {
-    {Gather<float>, Gather<bf16>}, {Pack<float>, Pack<bf16>}, {Unpack<float>, Unpack<bf16>}, Block};
+const PatchLoops kPatchLoops = {{Gather<float>, Gather<bf16>, Gather<f16>},
+                                {Pack<float>, Pack<bf16>, Pack<f16>},
+                                {Unpack<float>, Unpack<bf16>, Unpack<f16>},
+                                Block};
 
 }  // namespace oc::cpu::OC_CPU_ISA

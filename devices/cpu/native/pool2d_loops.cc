@@ -163,9 +163,9 @@ void AvgGradRows(const PoolSizes& s, const void* dy_bytes, void* dx, int64_t beg
 
 }  // namespace
 
-const Pool2dLoops kPool2dLoops = {{MaxRows<float>, MaxRows<bf16>},
-                                  {AvgRows<float>, AvgRows<bf16>},
-                                  {MaxGradRows<float>, MaxGradRows<bf16>},
-                                  {AvgGradRows<float>, AvgGradRows<bf16>}};
+const Pool2dLoops kPool2dLoops = {{MaxRows<float>, MaxRows<bf16>, MaxRows<f16>},
+                                  {AvgRows<float>, AvgRows<bf16>, AvgRows<f16>},
+                                  {MaxGradRows<float>, MaxGradRows<bf16>, MaxGradRows<f16>},
+                                  {AvgGradRows<float>, AvgGradRows<bf16>, AvgGradRows<f16>}};
 
 }  // namespace oc::cpu::OC_CPU_ISA

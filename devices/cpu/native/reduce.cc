@@ -38,10 +38,10 @@ std::vector<Group> GroupDims(const OpRequest& request) {
 // What reduces one request: x as [outer][reduced][inner], or more groups than that.
 struct Plan {
   ReduceKind op;
-  FloatKind kind;
-  int64_t size;         // bytes of an element
-  int64_t outputs = 1;  // elements
-  float scale = 1;      // of the result: a mean's
+  FloatKind kind, result;     // of x and of the result
+  int64_t size, result_size;  // bytes of an element
+  int64_t outputs = 1;        // elements
+  float scale = 1;            // of the result: a mean's
   bool accumulate = false;
   int64_t outer = 1, reduced = 1, inner = 1;
   int64_t pieces = 1;  // in which the reduced dimension is cut, so that all workers find work
@@ -79,7 +79,7 @@ void RunRows(const Plan& p, const KernelArgs& args) {
     });
     loops.rows[p.op][kFloat32](partial, result, p.outer, p.pieces);
   }
-  loops.store[p.kind](result, args.outputs[0], p.outputs, p.scale, p.accumulate);
+  loops.store[p.result](result, args.outputs[0], p.outputs, p.scale, p.accumulate);
 }
 
 // [outer][reduced][inner]: columns, or pieces of columns.
@@ -93,8 +93,8 @@ void RunColumns(const Plan& p, const KernelArgs& args) {
                                 rows, p.inner, begin, end);
   };
   const auto store = [&](int64_t begin, int64_t end) {
-    loops.store[p.kind](result + begin, args.outputs[0] + begin * p.size, end - begin, p.scale,
-                        p.accumulate);
+    loops.store[p.result](result + begin, args.outputs[0] + begin * p.result_size, end - begin,
+                          p.scale, p.accumulate);
   };
   if (p.pieces > 1) {
     float* const partial = result + p.outputs;
@@ -159,7 +159,7 @@ void WalkGroups(const Plan& p, const std::vector<Group>& groups, const KernelArg
       loops.columns[p.op][kFloat32](row, result + to, 1, a.size, 0, a.size);
     }
   }
-  loops.store[p.kind](result, args.outputs[0], p.outputs, p.scale, p.accumulate);
+  loops.store[p.result](result, args.outputs[0], p.outputs, p.scale, p.accumulate);
 }
 
 Kernel MakeFloatReduce(const OpRequest& request, ReduceKind op, bool mean) {
@@ -167,7 +167,9 @@ Kernel MakeFloatReduce(const OpRequest& request, ReduceKind op, bool mean) {
   Plan p = {};
   p.op = op;
   OC_ASSIGN_OR_RETURN(p.kind, FloatKindOf(x));
+  OC_ASSIGN_OR_RETURN(p.result, FloatKindOf(request.outputs[0]));
   p.size = SizeInBytes(x.dtype);
+  p.result_size = SizeInBytes(request.outputs[0].dtype);
   p.outputs = request.outputs[0].shape.num_elements();
   p.accumulate = request.accumulate != 0;
   const int64_t elements = x.shape.num_elements();
@@ -181,7 +183,7 @@ Kernel MakeFloatReduce(const OpRequest& request, ReduceKind op, bool mean) {
         [=](const KernelArgs& args) {
           float* const result = reinterpret_cast<float*>(args.workspace);
           std::fill(result, result + p.outputs, value);
-          GetReduceLoops().store[p.kind](result, args.outputs[0], p.outputs, 1, p.accumulate);
+          GetReduceLoops().store[p.result](result, args.outputs[0], p.outputs, 1, p.accumulate);
         },
         p.outputs * float_bytes);
   }
@@ -241,7 +243,8 @@ Kernel MakeReduce(const OpRequest& request, ReduceKind op, bool mean) {
 
 void RegisterReduce(KernelRegistry& registry) {
   registry.Add(
-      "reduce_sum", [](const OpRequest& r, int) { return MakeReduce(r, kReduceSum, false); }, 1);
+      "reduce_sum", [](const OpRequest& r, int) { return MakeReduce(r, kReduceSum, false); }, 1,
+      /*sum_types=*/true);
   registry.Add("reduce_mean",
                [](const OpRequest& r, int) { return MakeReduce(r, kReduceSum, true); });
   registry.Add("reduce_max",

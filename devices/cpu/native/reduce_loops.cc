@@ -87,10 +87,11 @@ void StoreT(const float* x, void* y_bytes, int64_t n, float scale, bool accumula
 }  // namespace
 
 const ReduceLoops kReduceLoops = {
-    .rows = {{SumRows<float>, SumRows<bf16>}, {MaxRows<float>, MaxRows<bf16>}},
-    .columns = {{Columns<SumOp, float>, Columns<SumOp, bf16>},
-                {Columns<MaxOp, float>, Columns<MaxOp, bf16>}},
-    .store = {StoreT<float>, StoreT<bf16>},
+    .rows = {{SumRows<float>, SumRows<bf16>, SumRows<f16>},
+             {MaxRows<float>, MaxRows<bf16>, MaxRows<f16>}},
+    .columns = {{Columns<SumOp, float>, Columns<SumOp, bf16>, Columns<SumOp, f16>},
+                {Columns<MaxOp, float>, Columns<MaxOp, bf16>, Columns<MaxOp, f16>}},
+    .store = {StoreT<float>, StoreT<bf16>, StoreT<f16>},
 };
 
 }  // namespace oc::cpu::OC_CPU_ISA

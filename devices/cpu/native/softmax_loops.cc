@@ -134,11 +134,11 @@ int64_t CountCorrect(const void* x_bytes, const int32_t* labels, int64_t rows, i
 }  // namespace
 
 const SoftmaxLoops kSoftmaxLoops = {
-    .softmax = {Softmax<float>, Softmax<bf16>},
-    .softmax_grad = {SoftmaxGrad<float>, SoftmaxGrad<bf16>},
-    .cross_entropy = {CrossEntropy<float>, CrossEntropy<bf16>},
-    .cross_entropy_grad = {CrossEntropyGrad<float>, CrossEntropyGrad<bf16>},
-    .count_correct = {CountCorrect<float>, CountCorrect<bf16>},
+    .softmax = {Softmax<float>, Softmax<bf16>, Softmax<f16>},
+    .softmax_grad = {SoftmaxGrad<float>, SoftmaxGrad<bf16>, SoftmaxGrad<f16>},
+    .cross_entropy = {CrossEntropy<float>, CrossEntropy<bf16>, CrossEntropy<f16>},
+    .cross_entropy_grad = {CrossEntropyGrad<float>, CrossEntropyGrad<bf16>, CrossEntropyGrad<f16>},
+    .count_correct = {CountCorrect<float>, CountCorrect<bf16>, CountCorrect<f16>},
 };
 
 }  // namespace oc::cpu::OC_CPU_ISA

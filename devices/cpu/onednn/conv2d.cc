@@ -11,6 +11,7 @@
 #include "openclaw/devices/cpu/onednn/first_error.h"
 #include "openclaw/devices/cpu/onednn/onednn.h"
 #include "openclaw/devices/cpu/onednn/patch_conv2d.h"
+#include "openclaw/devices/cpu/widened.h"
 
 namespace oc::cpu {
 namespace {
@@ -39,10 +40,11 @@ Dims WeightDims(const Geometry& g) {
 StatusOr<Layout> PlainWeights(const Geometry& g) {
   const int64_t kh = g.window.h.kernel, kw = g.window.w.kernel;
   const int64_t filter = g.in_group * kh * kw;
+  const DType dtype = g.kind == Kind::kGradWeight ? g.sum : g.dtype;
   if (g.groups == 1) {
-    return Layout::Strided(g.dtype, WeightDims(g), {filter, kh * kw, kw, 1});
+    return Layout::Strided(dtype, WeightDims(g), {filter, kh * kw, kw, 1});
   }
-  return Layout::Strided(g.dtype, WeightDims(g),
+  return Layout::Strided(dtype, WeightDims(g),
                          {filter * (g.out / g.groups), filter, kh * kw, kw, 1});
 }
 
@@ -289,15 +291,14 @@ class ConvolutionKernel : public HostKernel {
 
 void RegisterOneDnnConvolutions(KernelRegistry& registry, std::shared_ptr<const Context> context) {
   const auto add = [&](const char* op, Kind kind, uint32_t accumulable) {
-    registry.Add(
-        op,
-        [context, kind](const OpRequest& request,
-                        int threads) -> StatusOr<std::unique_ptr<HostKernel>> {
-          OC_ASSIGN_OR_RETURN(const Geometry g, ConvGeometryOf(kind, request));
-          if (SuitsPatches(g)) return NewPatchConvolution(*context, g, threads);
-          return ConvolutionKernel::Create(*context, g, threads);
-        },
-        accumulable);
+    registry.Add(op,
+                 WithF16([context, kind](const OpRequest& request,
+                                         int threads) -> StatusOr<std::unique_ptr<HostKernel>> {
+                   OC_ASSIGN_OR_RETURN(const Geometry g, ConvGeometryOf(kind, request));
+                   if (SuitsPatches(g)) return NewPatchConvolution(*context, g, threads);
+                   return ConvolutionKernel::Create(*context, g, threads);
+                 }),
+                 accumulable, /*sum_types=*/true);
   };
   add("conv2d", Kind::kForward, 0);
   add("conv2d_grad_input", Kind::kGradInput, 0);

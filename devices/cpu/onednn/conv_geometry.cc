@@ -18,6 +18,10 @@ StatusOr<ConvGeometry> ConvGeometryOf(onednn::ConvolutionSpec::Kind kind, const 
   ConvGeometry g;
   g.kind = kind;
   g.dtype = x.dtype;
+  g.sum = r.outputs[0].dtype;
+  if (g.sum != g.dtype && g.sum != DType::kF32) {
+    return Unimplemented("oneDNN convolutions of ", Name(g.dtype), " into ", Name(g.sum));
+  }
   OC_ASSIGN_OR_RETURN(g.window, ops::Conv2dWindow(r.attrs, w));
   g.batch = x.shape[0].size();
   g.height = x.shape[1].size();

@@ -10,6 +10,7 @@ namespace oc::cpu {
 struct ConvGeometry {
   onednn::ConvolutionSpec::Kind kind = onednn::ConvolutionSpec::Kind::kForward;
   DType dtype = DType::kF32;
+  DType sum = DType::kF32;  // kGradWeight: of the gradient; dtype or f32
   ops::Window2d window;
   int64_t batch, height, width, in, out, in_group, groups, out_height, out_width;
   bool bias = false, accumulate = false;

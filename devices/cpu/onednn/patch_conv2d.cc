@@ -47,7 +47,8 @@ class PatchConvolution : public HostKernel {
       rows_ = Reserve(g_.out_pixels() * g_.taps() * g_.in * size);
     }
     if (!one_tap_) {
-      weights_ = Reserve(g_.out * g_.in * g_.taps() * size);
+      const int64_t weight_size = SizeInBytes(g_.kind == Kind::kGradWeight ? g_.sum : g_.dtype);
+      weights_ = Reserve(g_.out * g_.in * g_.taps() * weight_size);
     }
     scratch_ = Reserve(product_->workspace_bytes());
     return OkStatus();
@@ -92,7 +93,8 @@ class PatchConvolution : public HostKernel {
     OC_RETURN_IF_ERROR(product_->Run(args.pool, args.inputs[0], rows, nullptr, dw, scratch));
     if (one_tap_) return OkStatus();
     args.pool.ParallelFor(g_.out, 1, [&](int64_t begin, int64_t end) {
-      loops.unpack[kind_](packed, args.outputs[0], g_.in, g_.taps(), begin, end, g_.accumulate);
+      loops.unpack[g_.sum == DType::kF32 ? kFloat32 : kind_](packed, args.outputs[0], g_.in,
+                                                             g_.taps(), begin, end, g_.accumulate);
     });
     return OkStatus();
   }
@@ -123,6 +125,7 @@ class PatchConvolution : public HostKernel {
   Product MakeProduct() const {
     Product p;
     p.dtype = g_.dtype;
+    p.sum = g_.kind == Kind::kGradWeight ? g_.sum : g_.dtype;
     switch (g_.kind) {
       case Kind::kForward:
         p.m = g_.out_pixels(), p.n = g_.out, p.k = g_.taps() * g_.in;
@@ -160,6 +163,13 @@ class PatchConvolution : public HostKernel {
 bool SuitsPatches(const ConvGeometry& g) {
   constexpr int64_t kMinChannels = 32, kSmallImage = 16;
   if (ActiveIsa() == Isa::kNone || g.groups != 1) return false;
+  // The library's (2.6.3) gradient of bf16 images is wrong for one tap and a number of channels that
+  // is no multiple of its blocks.
+  constexpr int64_t kBlock = 16;
+  if (g.dtype == DType::kBF16 && g.kind == Kind::kGradInput && HasOneTap(g) &&
+      (g.in % kBlock != 0 || g.out % kBlock != 0)) {
+    return true;
+  }
   if (g.in < kMinChannels || g.out < kMinChannels) return false;
   // With fewer channels what is copied costs more than the product gains.
   constexpr int64_t kChannelsWorthCopying = 128;

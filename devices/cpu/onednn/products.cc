@@ -3,6 +3,7 @@
 
 #include "openclaw/devices/cpu/onednn/onednn.h"
 #include "openclaw/devices/cpu/onednn/split_product.h"
+#include "openclaw/devices/cpu/widened.h"
 
 namespace oc::cpu {
 namespace {
@@ -30,8 +31,10 @@ class ProductKernel : public HostKernel {
 
 StatusOr<std::unique_ptr<HostKernel>> NewKernel(const Context& context, const Product& product,
                                                 int threads, int a, int b, int bias = -1) {
-  if (product.dtype != DType::kF32 && product.dtype != DType::kBF16) {
-    return Unimplemented("oneDNN products are f32 and bf16, not ", Name(product.dtype));
+  if ((product.dtype != DType::kF32 && product.dtype != DType::kBF16) ||
+      (product.sum_type() != product.dtype && product.sum_type() != DType::kF32)) {
+    return Unimplemented("oneDNN products are of f32 and bf16, not of ", Name(product.dtype),
+                         " into ", Name(product.sum_type()));
   }
   OC_ASSIGN_OR_RETURN(auto split, SplitProduct::Create(context, product, threads));
   return std::unique_ptr<HostKernel>(std::make_unique<ProductKernel>(std::move(split), a, b, bias));
@@ -51,6 +54,7 @@ StatusOr<std::unique_ptr<HostKernel>> Matmul(const Context& context, const OpReq
   const Shape& y = request.outputs[0].shape;
   Product p;
   p.dtype = request.inputs[0].dtype;
+  p.sum = request.outputs[0].dtype;
   p.transpose_a = request.attrs.Bool("transpose_a");
   p.transpose_b = request.attrs.Bool("transpose_b");
   p.batch = Leading(y, 2);
@@ -71,6 +75,7 @@ StatusOr<std::unique_ptr<HostKernel>> Linear(const Context& context, const OpReq
   const Shape& x = request.inputs[0].shape;
   Product p;
   p.dtype = request.inputs[0].dtype;
+  p.sum = request.outputs[0].dtype;
   p.m = Leading(x, 1);
   p.n = request.inputs[1].shape[0].size();
   p.k = x[-1].size();
@@ -85,6 +90,7 @@ StatusOr<std::unique_ptr<HostKernel>> LinearGradInput(const Context& context,
   const Shape& dy = request.inputs[0].shape;
   Product p;
   p.dtype = request.inputs[0].dtype;
+  p.sum = request.outputs[0].dtype;
   p.m = Leading(dy, 1);
   p.n = request.inputs[1].shape[1].size();
   p.k = dy[-1].size();
@@ -95,12 +101,9 @@ StatusOr<std::unique_ptr<HostKernel>> LinearGradWeight(const Context& context,
                                                        const OpRequest& request, int threads) {
   const Shape& dy = request.inputs[0].shape;
   const Shape& x = request.inputs[1].shape;
-  if (request.outputs[0].dtype != request.inputs[0].dtype) {
-    return Unimplemented("linear_grad_weight of ", Name(request.inputs[0].dtype), " into ",
-                         Name(request.outputs[0].dtype));
-  }
   Product p;
   p.dtype = request.inputs[0].dtype;
+  p.sum = request.outputs[0].dtype;
   p.m = dy[-1].size();
   p.n = x[-1].size();
   p.k = Leading(dy, 1);
@@ -115,12 +118,10 @@ void RegisterOneDnnProducts(KernelRegistry& registry,
                             std::shared_ptr<const onednn::Context> context) {
   using Factory = StatusOr<std::unique_ptr<HostKernel>> (*)(const Context&, const OpRequest&, int);
   const auto add = [&](const char* op, Factory factory, uint32_t accumulable = 0) {
-    registry.Add(
-        op,
-        [context, factory](const OpRequest& request, int threads) {
-          return factory(*context, request, threads);
-        },
-        accumulable);
+    registry.Add(op, WithF16([context, factory](const OpRequest& request, int threads) {
+                   return factory(*context, request, threads);
+                 }),
+                 accumulable, /*sum_types=*/true);
   };
   add("matmul", Matmul);
   add("linear", Linear);

@@ -66,23 +66,23 @@ StatusOr<std::unique_ptr<Call>> SplitProduct::Prepare(const Context& context,
                                                       const Part& part) const {
   const Product& p = product_;
   const int64_t batch = Length(part.stack), m = Length(part.rows), n = Length(part.columns);
-  const auto matrix = [&](int64_t stack, int64_t rows, int64_t columns, int64_t stack_stride,
-                          int64_t row_stride, int64_t column_stride) {
+  const auto matrix = [&](DType dtype, int64_t stack, int64_t rows, int64_t columns,
+                          int64_t stack_stride, int64_t row_stride, int64_t column_stride) {
     // Strides of dimensions of one are free: what the library takes for a plain matrix is kept.
     if (p.batch == 1) {
-      return Layout::Strided(p.dtype, {rows, columns}, {row_stride, column_stride});
+      return Layout::Strided(dtype, {rows, columns}, {row_stride, column_stride});
     }
-    return Layout::Strided(p.dtype, {stack, rows, columns},
+    return Layout::Strided(dtype, {stack, rows, columns},
                            {stack_stride, row_stride, column_stride});
   };
   ProductSpec spec;
-  OC_ASSIGN_OR_RETURN(spec.a, matrix(p.share_a ? 1 : batch, m, p.k, p.m * p.k,
+  OC_ASSIGN_OR_RETURN(spec.a, matrix(p.dtype, p.share_a ? 1 : batch, m, p.k, p.m * p.k,
                                      p.transpose_a ? 1 : p.k, p.transpose_a ? p.m : 1));
-  OC_ASSIGN_OR_RETURN(spec.b, matrix(p.share_b ? 1 : batch, p.k, n, p.k * p.n,
+  OC_ASSIGN_OR_RETURN(spec.b, matrix(p.dtype, p.share_b ? 1 : batch, p.k, n, p.k * p.n,
                                      p.transpose_b ? 1 : p.n, p.transpose_b ? p.k : 1));
-  OC_ASSIGN_OR_RETURN(spec.c, matrix(batch, m, n, p.m * p.n, p.n, 1));
+  OC_ASSIGN_OR_RETURN(spec.c, matrix(p.sum_type(), batch, m, n, p.m * p.n, p.n, 1));
   if (p.bias) {
-    OC_ASSIGN_OR_RETURN(spec.bias, matrix(1, 1, n, n, n, 1));
+    OC_ASSIGN_OR_RETURN(spec.bias, matrix(p.dtype, 1, 1, n, n, n, 1));
   }
   spec.relu = p.relu;
   spec.accumulate = p.accumulate;
@@ -138,7 +138,7 @@ Status SplitProduct::RunPart(const Part& part, const std::byte* a, const std::by
       a + ((p.share_a ? 0 : s * p.m * p.k) + row * (p.transpose_a ? 1 : p.k)) * bytes;
   const std::byte* bs =
       b + ((p.share_b ? 0 : s * p.k * p.n) + column * (p.transpose_b ? p.k : 1)) * bytes;
-  std::byte* cs = c + (s * p.m * p.n + row * p.n + column) * bytes;
+  std::byte* cs = c + (s * p.m * p.n + row * p.n + column) * SizeInBytes(p.sum_type());
   const std::byte* bias_part = p.bias ? bias + column * bytes : nullptr;
   // The library's interface knows no constant operands.
   void* operands[] = {const_cast<std::byte*>(as), const_cast<std::byte*>(bs), cs,

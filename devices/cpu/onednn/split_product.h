@@ -10,6 +10,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "openclaw/devices/cpu/onednn/shim.h"
@@ -21,12 +22,15 @@ namespace oc::onednn {
 // transposed: the last two dimensions lie the other way round. Everything positive.
 struct Product {
   DType dtype = DType::kF32;
+  std::optional<DType> sum;  // c's: none, as that of the operands, or f32
   int64_t batch = 1;
   int64_t m = 1, n = 1, k = 1;
   bool transpose_a = false, transpose_b = false;
   bool share_a = false, share_b = false;  // one matrix for the whole stack
   bool bias = false, relu = false;
   bool accumulate = false;  // c += instead; neither bias nor relu then
+
+  DType sum_type() const { return sum.value_or(dtype); }
 };
 
 class SplitProduct {
