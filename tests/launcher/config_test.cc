@@ -326,7 +326,7 @@ TEST(Config, WhatIsNotBuiltIsRefusedByName) {
   EXPECT_TRUE(CheckBuilt(*Small({"parallel.schedule=1f1b", "parallel.recompute=marked",
                                  "comm_options.allreduce_algorithm=ring"}))
                   .ok());
-  const std::vector<std::string> unbuilt = {"precision.amp_level=O2",
+  const std::vector<std::string> unbuilt = {"precision.amp_level=O2-fp8",
                                             "parallel.shard=1",
                                             "parallel.schedule=zb-h1",
                                             "parallel.recompute=full",
