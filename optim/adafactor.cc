@@ -11,7 +11,7 @@ Status Check(const Adafactor& adafactor) {
   }
   OC_RETURN_IF_ERROR(CheckPositive("eps1", adafactor.eps1));
   OC_RETURN_IF_ERROR(CheckRange("eps2", adafactor.eps2, 0));
-  OC_RETURN_IF_ERROR(CheckPositive("d", adafactor.d));
+  OC_RETURN_IF_ERROR(CheckRange("d", adafactor.d, 1));
   return CheckRange("weight_decay", adafactor.weight_decay, 0);
 }
 

@@ -21,7 +21,7 @@ struct Adafactor {
   double beta2_decay = -0.8;  // at most 0
   double eps1 = 0x1p-23;      // PyTorch's default, that of f32
   double eps2 = 1e-3;
-  double d = 1;  // the largest root mean square of a step before lr
+  double d = 1;  // at least 1: the largest root mean square of a step before lr
   double weight_decay = 0;
 };
 

@@ -74,7 +74,7 @@ void ReadMethod(Section* section, Errors* errors, OptimizerConfig* o) {
   if (takes("beta2_decay")) section->Double("beta2_decay", -kMaxDouble, 0, &o->beta2_decay);
   if (takes("eps1")) section->OpenDouble("eps1", 0, true, kMaxDouble, false, &o->eps1);
   if (takes("eps2")) section->Double("eps2", 0, kMaxDouble, &o->eps2);
-  if (takes("d")) section->OpenDouble("d", 0, true, kMaxDouble, false, &o->d);
+  if (takes("d")) section->Double("d", 1, kMaxDouble, &o->d);
   if (takes("ns_steps")) section->Int("ns_steps", 1, 99, &o->ns_steps);
   if (takes("ns_coefficients")) {
     section->Doubles("ns_coefficients", -kMaxDouble, kMaxDouble, 3, &o->ns_coefficients);
