@@ -4,7 +4,6 @@
 #include <map>
 #include <optional>
 
-#include "openclaw/graph/cost_key.h"
 #include "openclaw/partitioner/costs.h"
 
 namespace oc {
@@ -57,11 +56,10 @@ StatusOr<Simulation> Simulate(const Program& program, const ClusterSpec& cluster
     for (const Segment& segment : program.vcus[vcu].segments) {
       double seconds = 0;
       for (const Call& call : segment.calls) {
-        const std::string key = CostKey(*call.def, call.attrs, call.input_types, call.accumulate,
-                                        cluster.vcus[vcu].kind);
-        const CostEntry* entry = costs.Find(key);
-        if (entry == nullptr) return FailedPrecondition("simulate: no measured cost for ", key);
-        seconds += entry->seconds + options.call_overhead_seconds;
+        const auto cost = CostOf({call.def, call.attrs, call.input_types, call.accumulate},
+                                 cluster.vcus[vcu].kind, costs);
+        if (!cost.ok()) return Annotate(cost.status(), "simulate");
+        seconds += cost->seconds + options.call_overhead_seconds;
       }
       segment_seconds[vcu].push_back(seconds);
     }
@@ -136,13 +134,13 @@ std::vector<Substitute> FindSubstitutes(const Program& program, const ClusterSpe
     std::map<std::string, size_t> index;
     for (size_t s = 0; s < v.segments.size(); ++s) {
       for (const Call& call : v.segments[s].calls) {
-        const CostEntry* entry = costs.Find(CostKey(*call.def, call.attrs, call.input_types,
-                                                    call.accumulate, cluster.vcus[vcu].kind));
-        if (entry == nullptr || entry->substitute.empty() || runs[s] == 0) continue;
+        const auto cost = CostOf({call.def, call.attrs, call.input_types, call.accumulate},
+                                 cluster.vcus[vcu].kind, costs);
+        if (!cost.ok() || cost->substitute.empty() || runs[s] == 0) continue;
         const auto [it, is_new] = index.try_emplace(call.cost_key, found.size());
-        if (is_new) found.push_back({v.name, call.cost_key, entry->substitute});
+        if (is_new) found.push_back({v.name, call.cost_key, cost->substitute});
         found[it->second].calls += runs[s];
-        found[it->second].seconds += runs[s] * entry->seconds;
+        found[it->second].seconds += runs[s] * cost->seconds;
       }
     }
   }

@@ -334,7 +334,6 @@ TEST(Config, WhatIsNotBuiltIsRefusedByName) {
                                             "parallel.schedule=zb-h1",
                                             "parallel.recompute=full",
                                             "comm_options.allreduce_algorithm=tree",
-                                            "optimizer.name=lamb",
                                             "optimizer.schedule.name=inverse_sqrt"};
   for (const std::string& assignment : unbuilt) {
     const auto config = Small({assignment});
