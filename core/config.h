@@ -44,22 +44,66 @@ struct TrainConfig {
   bool deterministic = false;
 };
 
+// Steps count from the run's first. Which keys a schedule takes stands in optim/learning_rate.h.
 struct ScheduleConfig {
-  std::string name = "constant";  // constant, linear, cosine
+  std::string name = "constant";  // constant, linear, cosine, polynomial, wsd, step
   int64_t warmup_steps = 0;
-  double final_ratio = 0.0;  // last learning rate over the first; linear and cosine
+  double final_ratio = 0.0;            // last learning rate over the first
+  double power = 1.0;                  // polynomial
+  std::optional<int64_t> decay_steps;  // wsd: how long the decay at the end is; or as a share
+  double decay_ratio = 0.1;            // of the run
+  std::string decay_shape = "linear";  // wsd: linear, cosine, sqrt
+  std::optional<int64_t> step_size;    // step: one of these
+  std::optional<std::vector<int64_t>> milestones;
+  double gamma = 0.1;  // step: the factor at each
 };
 
+// Parameters that differ from the others. Each belongs to the first group that it matches.
+struct ParameterGroup {
+  std::string name;                    // for messages; empty: the patterns
+  std::vector<std::string> match;      // names of parameters; * is any text, ? any character
+  double lr_scale = 1.0;               // of the learning rate
+  std::optional<double> weight_decay;  // instead of the optimizer's
+  bool decay_all = false;              // weight decay also on biases and norms
+  std::optional<bool> use_muon;        // muon: whether it takes these matrices
+};
+
+// Moving averages of the parameters.
+struct EmaConfig {
+  double decay = 0.999;
+};
+
+// muon: of what it does not take.
+struct AuxiliaryAdamWConfig {
+  double lr = 3e-4;
+  std::vector<double> betas = {0.9, 0.95};
+  double eps = 1e-8;
+  double weight_decay = 0.0;
+};
+
+// Which keys an optimizer takes, and their defaults, stand in optim/NAME.h: optim/optimizer.h has
+// DefaultConfig. Those here are adamw's.
 struct OptimizerConfig {
-  std::string name = "adamw";  // sgd, adamw
+  std::string name = "adamw";  // sgd, adam, adamw, lamb, adafactor, lion, muon
   double lr = 1e-3;
   std::vector<double> betas = {0.9, 0.999};
   double eps = 1e-8;
-  double momentum = 0.0;  // sgd
+  double momentum = 0.0;
   bool nesterov = false;
   double weight_decay = 0.0;
-  std::optional<double> clip_norm;
+  double beta2_decay = -0.8;  // adafactor, as the next three
+  double eps1 = 0x1p-23;
+  double eps2 = 1e-3;
+  double d = 1.0;
+  int64_t ns_steps = 5;  // muon, as the next three
+  std::vector<double> ns_coefficients = {3.4445, -4.7750, 2.0315};
+  std::string adjust_lr_fn = "original";
+  AuxiliaryAdamWConfig adamw;
+  std::optional<double> clip_norm;   // the gradient's norm over all parameters
+  std::optional<double> clip_value;  // each of its elements, after clip_norm
   ScheduleConfig schedule;
+  std::vector<ParameterGroup> groups;
+  std::optional<EmaConfig> ema;
 };
 
 enum class AmpLevel { kO0, kO1, kO2, kO3, kO2Fp8 };

@@ -78,8 +78,8 @@ const OpDef* Definition(const oc_op_request& r) {
   std::string key = absl::StrCat(r.name, "@", r.version, "/", r.num_outputs);
   for (int32_t i = 0; i < r.num_outputs; ++i) {
     def.updates.push_back(r.outputs[i]->updates);
-    if ((r.outputs[i]->flags & OC_OPERAND_OPAQUE) != 0) def.opaque_outputs |= 1u << i;
-    absl::StrAppend(&key, ",", r.outputs[i]->updates, ":", def.opaque_outputs >> i & 1);
+    if ((r.outputs[i]->flags & OC_OPERAND_OPAQUE) != 0 && i < 32) def.opaque_outputs |= 1u << i;
+    absl::StrAppend(&key, ",", r.outputs[i]->updates, ":", HasOutput(def.opaque_outputs, i));
   }
   std::lock_guard<std::mutex> lock(mutex);
   std::unique_ptr<OpDef>& entry = own[key];

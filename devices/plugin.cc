@@ -69,9 +69,10 @@ class CRequest {
     attrs_.reserve(r.attrs.values().size());
     for (const TensorType& t : r.inputs) AddOperand(t, 0, kNoUpdate);
     for (size_t i = 0; i < r.outputs.size(); ++i) {
-      const int32_t flags = ((r.def->opaque_outputs >> i & 1) != 0 ? OC_OPERAND_OPAQUE : 0) |
-                            ((r.accumulate >> i & 1) != 0 ? OC_OPERAND_ACCUMULATE : 0);
-      AddOperand(r.outputs[i], flags, i < r.def->updates.size() ? r.def->updates[i] : kNoUpdate);
+      const int32_t flags = (HasOutput(r.def->opaque_outputs, i) ? OC_OPERAND_OPAQUE : 0) |
+                            (HasOutput(r.accumulate, i) ? OC_OPERAND_ACCUMULATE : 0);
+      const int updated = UpdatedInput(*r.def, r.attrs, r.inputs.size(), r.outputs.size(), i);
+      AddOperand(r.outputs[i], flags, updated >= 0 ? updated : kNoUpdate);
     }
     for (const auto& [name, value] : r.attrs.values()) AddAttr(name, value);
     for (const oc_operand& o : operands_) operand_pointers_.push_back(&o);

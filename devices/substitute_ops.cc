@@ -113,8 +113,9 @@ class Decomposer {
     for (size_t i = 0; i < results.size(); ++i) {
       const int v = root_[results[i]];
       // An output that may share memory with an input is written when all has been read.
-      const bool shares = (i < request.def->reuse.size() && request.def->reuse[i] >= 0) ||
-                          (i < request.def->updates.size() && request.def->updates[i] >= 0);
+      const bool shares =
+          (i < request.def->reuse.size() && request.def->reuse[i] >= 0) ||
+          UpdatedInput(*request.def, request.attrs, inputs.size(), results.size(), i) >= 0;
       const Place output = {Place::In::kOutput, static_cast<int>(i), 0, request.outputs[i].bytes()};
       if (shares || !placed_.insert(v).second) {
         copies_.push_back({v, output});
@@ -263,7 +264,8 @@ class HostOp : public SubstituteOp {
     };
     for (const TensorType& t : request.inputs) inputs_.push_back(place(t.bytes()));
     for (size_t i = 0; i < request.outputs.size(); ++i) {
-      const int updated = i < request.def->updates.size() ? request.def->updates[i] : -1;
+      const int updated = UpdatedInput(*request.def, request.attrs, request.inputs.size(),
+                                       request.outputs.size(), i);
       outputs_.push_back(updated >= 0 ? inputs_[updated] : place(request.outputs[i].bytes()));
     }
     workspace_ = place(op_->workspace_bytes());

@@ -184,7 +184,7 @@ StatusOr<int> Graph::AddNode(const std::string& op, std::vector<int> inputs, Att
                       .type = std::move(types[i]),
                       .producer = node.id,
                       .output = static_cast<int>(i),
-                      .opaque = i < 32 && (node.def->opaque_outputs >> i & 1) != 0});
+                      .opaque = HasOutput(node.def->opaque_outputs, i)});
     node.outputs.push_back(id);
   }
   nodes.push_back(std::move(node));

@@ -6,6 +6,31 @@
 
 namespace oc {
 
+TensorList ListOf(const OpDef& def, const Attributes& attrs, size_t num_inputs) {
+  TensorList list;
+  const int n = static_cast<int>(num_inputs);
+  if (def.lists == OpDef::Lists::kNone) {
+    list.operands = n;
+    return list;
+  }
+  list.shared = def.shared;
+  list.operands = def.operands(attrs);
+  list.tensors = (n - list.shared) / list.operands;
+  list.whole = list.tensors >= 1 && list.tensors * list.operands + list.shared == n;
+  return list;
+}
+
+int UpdatedInput(const OpDef& def, const Attributes& attrs, size_t num_inputs, size_t num_outputs,
+                 size_t output) {
+  if (def.lists != OpDef::Lists::kEach) {
+    return output < def.updates.size() ? def.updates[output] : -1;
+  }
+  const TensorList list = ListOf(def, attrs, num_inputs);
+  const size_t outputs = num_outputs / static_cast<size_t>(list.tensors);
+  const int within = def.updates.empty() ? -1 : def.updates[output % outputs];
+  return within < 0 ? -1 : static_cast<int>(output / outputs) * list.operands + within;
+}
+
 Status OpRegistry::Add(OpDef def) {
   const std::string name = def.name;
   OC_CHECK(!name.empty() && def.infer != nullptr, "an op has a name and a shape rule: ", name);

@@ -58,8 +58,17 @@ struct OpDef {
   std::vector<int> reuse;
   // Output i holds the same bytes as input 0: no kernel runs (reshape).
   bool is_view = false;
-  // Output i must be the memory of input updates[i] (-1: not): state updated in place.
+  // Output i must be the memory of input updates[i] (-1: not): state updated in place. Of an op
+  // that takes lists: of the first tensor's outputs and inputs (UpdatedInput knows the others').
   std::vector<int> updates;
+  // An op that takes lists computes many tensors in one call: its inputs are operands(attrs) of the
+  // first tensor, as many of the next, and so on, then `shared` ones that all use. kEach: the
+  // outputs are those of the first tensor, of the next, and so on; kSum: one output, which is the
+  // sum over the tensors. Lowering makes one call of several, so a node of one tensor is enough.
+  enum class Lists { kNone, kEach, kSum };
+  Lists lists = Lists::kNone;
+  int (*operands)(const Attributes& attrs) = nullptr;
+  int shared = 0;
   // Outputs that a kernel may add to what the memory holds, instead of overwriting (bit i: output
   // i).
   uint32_t accumulable = 0;
@@ -78,6 +87,19 @@ struct OpDef {
                                            const Attributes& attrs)>
       decompose;
 };
+
+// How the inputs of a call divide; an op that takes no lists has one tensor, and all are its
+// operands. `whole`: they divide without a rest.
+struct TensorList {
+  int tensors = 1, operands = 0, shared = 0;
+  bool whole = true;
+};
+TensorList ListOf(const OpDef& def, const Attributes& attrs, size_t num_inputs);
+// The input whose memory output `output` of a call must be, or -1.
+int UpdatedInput(const OpDef& def, const Attributes& attrs, size_t num_inputs, size_t num_outputs,
+                 size_t output);
+// Bit i of a set of outputs; sets hold the first 32 outputs.
+inline bool HasOutput(uint32_t outputs, size_t i) { return i < 32 && (outputs >> i & 1) != 0; }
 
 // A set of ops by name. Built once, then shared and constant.
 class OpRegistry {

@@ -27,11 +27,12 @@ struct PlanFlags {
 // Plans without training and prints the plan.
 Status PrintPlan(const ExperimentFlags& flags, const PlanFlags& plan);
 
-// Loss and accuracy of a checkpoint over the validation set.
-Status EvaluateCheckpoint(const ExperimentFlags& flags, const std::string& checkpoint);
+// Loss and accuracy of a checkpoint over the validation set; of its moving averages with `ema`.
+Status EvaluateCheckpoint(const ExperimentFlags& flags, const std::string& checkpoint, bool ema);
 
 struct GenerateFlags {
   std::string checkpoint;
+  bool ema = false;  // with the moving averages of the weights
   std::string prompt;
   int64_t tokens = 200;
   double temperature = 0.8;  // 0: the likeliest token

@@ -13,7 +13,7 @@ StatusOr<std::string> FindCheckpoint(const std::string& given, const std::string
   return *newest;
 }
 
-Status EvaluateCheckpoint(const ExperimentFlags& flags, const std::string& checkpoint) {
+Status EvaluateCheckpoint(const ExperimentFlags& flags, const std::string& checkpoint, bool ema) {
   OC_ASSIGN_OR_RETURN(const ExperimentConfig config, LoadExperiment(flags));
   OC_ASSIGN_OR_RETURN(const std::string path, FindCheckpoint(checkpoint, flags.run_dir));
   OC_ASSIGN_OR_RETURN(const Experiment experiment, OpenExperiment(config));
@@ -23,7 +23,7 @@ Status EvaluateCheckpoint(const ExperimentFlags& flags, const std::string& check
   OC_ASSIGN_OR_RETURN(Cluster cluster, OpenCluster(config));
   OC_ASSIGN_OR_RETURN(auto pipeline,
                       OpenPipeline(experiment, cluster, ProfilePath(flags.run_dir), ""));
-  OC_RETURN_IF_ERROR(pipeline->LoadModel(path));
+  OC_RETURN_IF_ERROR(pipeline->LoadModel(path, ema));
   OC_ASSIGN_OR_RETURN(const EvalResult result, pipeline->Evaluate(*experiment.data.validation));
   if (cluster.job().rank() == 0) {
     std::printf("checkpoint %s, step %lld\n  validation loss %.6f over %.0f %s\n", path.c_str(),

@@ -63,7 +63,7 @@ Status Generate(const ExperimentFlags& flags, const GenerateFlags& generate) {
   OC_ASSIGN_OR_RETURN(Cluster cluster, OpenCluster(config));
   OC_ASSIGN_OR_RETURN(auto pipeline,
                       OpenPipeline(experiment, cluster, ProfilePath(flags.run_dir), ""));
-  OC_RETURN_IF_ERROR(pipeline->LoadModel(path));
+  OC_RETURN_IF_ERROR(pipeline->LoadModel(path, generate.ema));
   const int tokens_value = pipeline->joint().FindValue("tokens");
   if (tokens_value == kNone) return InvalidArgument("generate: the model reads no tokens");
   const int64_t context = pipeline->joint().value(tokens_value).type.shape[-1].size();

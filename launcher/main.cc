@@ -71,12 +71,16 @@ int main(int argc, char** argv) {
   const char* const run_help = "Folder of the run whose newest checkpoint and op costs are taken";
   AddExperiment(eval, flags, run_help);
   eval->add_option("--checkpoint", checkpoint, checkpoint_help)->type_name("DIR");
+  bool ema = false;
+  const char* const ema_help = "Use the moving averages of the weights (optimizer.ema)";
+  eval->add_flag("--ema", ema, ema_help);
 
   CLI::App* generate = app.add_subcommand("generate", "Write text with a language model");
   oc::GenerateFlags generate_flags;
   AddExperiment(generate, flags, run_help);
   generate->add_option("--checkpoint", generate_flags.checkpoint, checkpoint_help)
       ->type_name("DIR");
+  generate->add_flag("--ema", generate_flags.ema, ema_help);
   generate->add_option("--prompt", generate_flags.prompt, "Text to go on from")->type_name("TEXT");
   generate->add_option("--tokens", generate_flags.tokens, "How many to write")
       ->type_name("N")
@@ -113,7 +117,7 @@ int main(int argc, char** argv) {
     End(result.status, result.signal);
   }
   if (plan->parsed()) End(oc::PrintPlan(flags, plan_flags), 0);
-  if (eval->parsed()) End(oc::EvaluateCheckpoint(flags, checkpoint), 0);
+  if (eval->parsed()) End(oc::EvaluateCheckpoint(flags, checkpoint, ema), 0);
   if (doctor->parsed()) End(oc::RunDoctor(doctor_flags), 0);
   End(oc::Generate(flags, generate_flags), 0);
 }

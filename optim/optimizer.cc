@@ -1,181 +1,155 @@
 #include "openclaw/optim/optimizer.h"
 
-#include <cmath>
-#include <limits>
+#include <set>
 
-#include "openclaw/graph/builder.h"
+#include "openclaw/optim/groups.h"
 #include "openclaw/optim/learning_rate.h"
 
 namespace oc {
 namespace {
 
-// Builds one update graph.
-class UpdateBuilder {
+// In the type that it is summed in: the parameter's may be narrower.
+Val Reduced(GraphBuilder& b, const Graph& joint, const Accumulator& a) {
+  const TensorType& type = joint.value(a.contributions[0]).type;
+  return {b.graph().AddInput(a.name, type, ValueKind::kReduced, Scope::kStep)};
+}
+
+// A running statistic takes up the step's mean.
+Status AddState(UpdateBuilder& builder, const Graph& joint, const Accumulator& a) {
+  GraphBuilder& b = builder.graph();
+  const Value& target = joint.value(a.target);
+  const Val state = b.State(target.name, target.type, joint.FindVariable(a.target)->init);
+  const Val sum = Reduced(b, joint, a);
+  const Val scale =
+      b.Cast(b.Scalar("inv_micro_batches", {DType::kF32, {}}, Scope::kStep), target.type.dtype);
+  const Val updated = b.Op("lerp", {state, b.Mul(sum, scale)}, {{"rate", a.rate}});
+  OC_RETURN_IF_ERROR(b.status());
+  builder.SetUpdated(state, updated);
+  return OkStatus();
+}
+
+// What its group says of each parameter of a joint graph.
+class Groups {
  public:
-  UpdateBuilder(const Graph& joint, const OptimizerOptions& options)
-      : joint_(joint), b_(joint.name + ".update", joint.shared_ops()), options_(options) {
-    b_.SetPhase(Phase::kUpdate, kNone);
-    lr_ = b_.Scalar("lr", {DType::kF32, {}}, Scope::kStep);
-    step_ = b_.Scalar("step", {DType::kF32, {}}, Scope::kStep);
-    norm_ = {
-        b_.graph().AddInput("grad_norm_sq", {DType::kF32, {}}, ValueKind::kReduced, Scope::kStep)};
-    const double limit =
-        options.clip_norm > 0 ? options.clip_norm : std::numeric_limits<double>::infinity();
-    if (joint.FindValue("loss_scale") == kNone) {
-      clip_ = b_.Op("clip_factor", {norm_}, {{"max_norm", limit}});
-    } else {
-      // The norm of the gradients without the scale; the factor takes it out of them.
-      const Val inverse = b_.Scalar("inv_loss_scale", {DType::kF32, {}}, Scope::kStep);
-      const Val unscaled = b_.Mul(b_.Mul(norm_, inverse), inverse);
-      clip_ = b_.Mul(b_.Op("clip_factor", {unscaled}, {{"max_norm", limit}}), inverse);
+  static StatusOr<Groups> Create(const std::vector<ParameterGroup>& groups, const Graph& joint) {
+    Groups result(groups, joint);
+    std::vector<std::string> names;
+    for (const Variable& v : joint.parameters) names.push_back(joint.value(v.value).name);
+    OC_ASSIGN_OR_RETURN(result.group_of_, AssignGroups(groups, names));
+    return result;
+  }
+  ParameterUpdate Of(int parameter) const {
+    ParameterUpdate u{.name = joint_.value(parameter).name,
+                      .matrix = hidden_.count(parameter) != 0};
+    for (size_t i = 0; i < joint_.parameters.size(); ++i) {
+      if (joint_.parameters[i].value != parameter) continue;
+      u.decays = joint_.parameters[i].decay;
+      if (group_of_[i] < 0) continue;
+      const ParameterGroup& group = groups_[group_of_[i]];
+      u.lr_scale = group.lr_scale;
+      u.weight_decay = group.weight_decay;
+      u.decays |= group.decay_all;
+      const bool matrix = joint_.value(parameter).type.shape.rank() >= 2;
+      u.matrix = matrix && group.use_muon.value_or(u.matrix);
     }
-  }
-
-  Status Add(const Sgd& sgd, const Accumulator& a) {
-    const auto [p, g, decay] = Begin(a);
-    std::vector<Val> inputs = {p, g, lr_, clip_};
-    if (sgd.momentum != 0) inputs.push_back(Moment("sgd.momentum", p));
-    const std::vector<Val> outputs = b_.OpN("sgd", inputs,
-                                            {{"momentum", sgd.momentum},
-                                             {"nesterov", sgd.nesterov},
-                                             {"weight_decay", decay ? sgd.weight_decay : 0.0}});
-    OC_RETURN_IF_ERROR(b_.status());
-    SetUpdated(p, outputs[0]);
-    if (sgd.momentum != 0) SetUpdated(inputs[4], outputs[1]);
-    return OkStatus();
-  }
-
-  Status Add(const AdamW& adamw, const Accumulator& a) {
-    const auto [p, g, decay] = Begin(a);
-    const Val m = Moment("adamw.m", p), v = Moment("adamw.v", p);
-    const std::vector<Val> outputs = b_.OpN("adamw", {p, g, m, v, lr_, step_, clip_},
-                                            {{"beta1", adamw.beta1},
-                                             {"beta2", adamw.beta2},
-                                             {"eps", adamw.eps},
-                                             {"weight_decay", decay ? adamw.weight_decay : 0.0}});
-    OC_RETURN_IF_ERROR(b_.status());
-    SetUpdated(p, outputs[0]);
-    SetUpdated(m, outputs[1]);
-    SetUpdated(v, outputs[2]);
-    return OkStatus();
-  }
-
-  // A running statistic takes up the step's mean.
-  Status AddState(const Accumulator& a) {
-    const Value& target = joint_.value(a.target);
-    const Variable* variable = joint_.FindVariable(a.target);
-    const Val state = b_.State(target.name, target.type, variable->init);
-    const Val sum = Reduced(a);
-    const Val scale =
-        b_.Cast(b_.Scalar("inv_micro_batches", {DType::kF32, {}}, Scope::kStep), target.type.dtype);
-    const Val updated = b_.Op("lerp", {state, b_.Mul(sum, scale)}, {{"rate", a.rate}});
-    OC_RETURN_IF_ERROR(b_.status());
-    SetUpdated(state, updated);
-    return OkStatus();
-  }
-
-  StatusOr<Graph> Finish() {
-    b_.graph().accumulators.push_back(
-        {.kind = Accumulator::Kind::kMetric, .name = "grad_norm_sq", .contributions = squares_});
-    return b_.Finish();
+    return u;
   }
 
  private:
-  struct Begun {
-    Val p, g;
-    bool decay;
-  };
-  // The parameter, its gradient, and the gradient's share of the norm.
-  Begun Begin(const Accumulator& a) {
-    const Value& target = joint_.value(a.target);
-    const Variable* variable = joint_.FindVariable(a.target);
-    const Val p = b_.Parameter(target.name, target.type, variable->init, variable->decay);
-    const Val g = Reduced(a);
-    if (const Val s = b_.Op("sum_squares", {g})) squares_.push_back(s.id);
-    return {p, g, variable->decay};
-  }
-  // In the type that it is summed in: the parameter's may be narrower.
-  Val Reduced(const Accumulator& a) {
-    const TensorType& type = joint_.value(a.contributions[0]).type;
-    return {b_.graph().AddInput(a.name, type, ValueKind::kReduced, Scope::kStep)};
-  }
-  Val Moment(const std::string& kind, Val p) {
-    const Value v = b_.graph().value(p.id);
-    return b_.State(absl::StrCat(kind, ".", v.name), v.type, Initializer::Constant(0));
-  }
-  void SetUpdated(Val variable, Val updated) {
-    for (auto* list : {&b_.graph().parameters, &b_.graph().states}) {
-      for (Variable& v : *list) {
-        if (v.value == variable.id) v.updated = updated.id;
-      }
-    }
-  }
-
+  Groups(const std::vector<ParameterGroup>& groups, const Graph& joint)
+      : groups_(groups), joint_(joint), hidden_(HiddenMatrices(joint)) {}
+  const std::vector<ParameterGroup>& groups_;
   const Graph& joint_;
-  GraphBuilder b_;
-  const OptimizerOptions& options_;
-  Val lr_, step_, norm_, clip_;
-  std::vector<int> squares_;
+  std::set<int> hidden_;
+  std::vector<int> group_of_;  // by place in the joint graph's parameters
 };
-
-// `value` must be at least `least` and below `end`; NaN is neither.
-Status CheckRange(const char* name, double value, double least, double end) {
-  if (value >= least && value < end) return OkStatus();
-  return InvalidArgument("optimizer: ", name, " is ", value, ", wants a number from ", least,
-                         std::isinf(end) ? " on" : absl::StrCat(" to below ", end));
-}
 
 }  // namespace
 
-Status HybridOptimizer::Check() const {
-  constexpr double kAny = std::numeric_limits<double>::infinity();
-  OC_RETURN_IF_ERROR(CheckSchedule(options_.schedule));
-  OC_RETURN_IF_ERROR(CheckRange("clip_norm", options_.clip_norm, 0, kAny));
-  OC_RETURN_IF_ERROR(CheckRange("lr", lr(), 0, kAny));
-  if (const auto* sgd = std::get_if<Sgd>(&method_)) {
-    OC_RETURN_IF_ERROR(CheckRange("momentum", sgd->momentum, 0, 1));
-    OC_RETURN_IF_ERROR(CheckRange("weight_decay", sgd->weight_decay, 0, kAny));
-    if (sgd->nesterov && sgd->momentum == 0) {
-      return InvalidArgument("optimizer: nesterov wants a momentum above 0");
+StatusOr<Graph> HybridOptimizer::BuildUpdate(const Graph& joint) const {
+  OC_RETURN_IF_ERROR(Check());
+  OC_ASSIGN_OR_RETURN(const Groups groups, Groups::Create(options_.groups, joint));
+  UpdateBuilder builder(GraphBuilder(joint.name + ".update", joint.shared_ops()),
+                        options_.clip_norm, options_.clip_value,
+                        /*loss_scale=*/joint.FindValue("loss_scale") != kNone);
+  GraphBuilder& b = builder.graph();
+  std::vector<int> squares;
+  for (const Accumulator& a : joint.accumulators) {
+    if (a.kind == Accumulator::Kind::kState) OC_RETURN_IF_ERROR(AddState(builder, joint, a));
+    if (a.kind != Accumulator::Kind::kGradient) continue;
+    const Value& target = joint.value(a.target);
+    const Variable* variable = joint.FindVariable(a.target);
+    ParameterUpdate u = groups.Of(a.target);
+    u.p = b.Parameter(target.name, target.type, variable->init, variable->decay);
+    u.g = Reduced(b, joint, a);
+    // Its share of the norm.
+    squares.push_back(b.Op("sum_partials", {b.Op("sum_squares", {u.g})}).id);
+    const Val next = std::visit([&](const auto& m) { return AddUpdate(builder, m, u); }, method_);
+    if (options_.ema_decay > 0) {
+      const Val average = builder.State("ema", u);
+      builder.Replace("ema", {average, next, builder.step()}, {average},
+                      {{"decay", options_.ema_decay}});
     }
-    return OkStatus();
+    OC_RETURN_IF_ERROR(Annotate(b.status(), absl::StrCat("update ", u.name)));
   }
-  const auto& adamw = std::get<AdamW>(method_);
-  OC_RETURN_IF_ERROR(CheckRange("beta1", adamw.beta1, 0, 1));
-  OC_RETURN_IF_ERROR(CheckRange("beta2", adamw.beta2, 0, 1));
-  OC_RETURN_IF_ERROR(CheckRange("weight_decay", adamw.weight_decay, 0, kAny));
-  if (!(adamw.eps > 0 && std::isfinite(adamw.eps))) {
-    return InvalidArgument("optimizer: eps is ", adamw.eps, ", wants a positive number");
+  b.graph().accumulators.push_back(
+      {.kind = Accumulator::Kind::kMetric, .name = "grad_norm_sq", .contributions = squares});
+  return builder.Finish();
+}
+
+Status HybridOptimizer::Check() const {
+  OC_RETURN_IF_ERROR(CheckSchedule(options_.schedule));
+  OC_RETURN_IF_ERROR(CheckRange("clip_norm", options_.clip_norm, 0));
+  OC_RETURN_IF_ERROR(CheckRange("clip_value", options_.clip_value, 0));
+  OC_RETURN_IF_ERROR(CheckRange("ema.decay", options_.ema_decay, 0, 1));
+  OC_RETURN_IF_ERROR(CheckGroups(options_.groups));
+  for (const ParameterGroup& group : options_.groups) {
+    if (group.use_muon && !std::holds_alternative<Muon>(method_)) {
+      return InvalidArgument("optimizer.groups: use_muon is of muon, this is ", name());
+    }
   }
-  return OkStatus();
+  OC_RETURN_IF_ERROR(CheckRange("lr", lr(), 0));
+  return std::visit([](const auto& m) { return oc::Check(m); }, method_);
 }
 
 StatusOr<HybridOptimizer> HybridOptimizer::FromConfig(const OptimizerConfig& c) {
   OC_RETURN_IF_ERROR(CheckSchedule(c.schedule));
-  const OptimizerOptions options = {.clip_norm = c.clip_norm.value_or(0), .schedule = c.schedule};
-  if (c.name == "sgd") {
-    return HybridOptimizer(Sgd{.lr = c.lr,
-                               .momentum = c.momentum,
-                               .nesterov = c.nesterov,
-                               .weight_decay = c.weight_decay},
-                           options);
-  }
-  if (c.name == "adamw") {
-    if (c.betas.size() != 2) {
-      return InvalidArgument("optimizer.betas has ", c.betas.size(), " values, adamw takes 2");
-    }
-    return HybridOptimizer(AdamW{.lr = c.lr,
-                                 .beta1 = c.betas[0],
-                                 .beta2 = c.betas[1],
-                                 .eps = c.eps,
-                                 .weight_decay = c.weight_decay},
-                           options);
-  }
-  return Unimplemented("optimizer.name '", c.name, "'; there are sgd, adamw");
+  OC_ASSIGN_OR_RETURN(Method method, DefaultMethod(c.name));
+  const Status status = std::visit(
+      [&](auto& m) {
+        m.lr = c.lr;
+        return oc::FromConfig(c, m);
+      },
+      method);
+  OC_RETURN_IF_ERROR(status);
+  HybridOptimizer optimizer(std::move(method), {.clip_norm = c.clip_norm.value_or(0),
+                                                .clip_value = c.clip_value.value_or(0),
+                                                .schedule = c.schedule,
+                                                .groups = c.groups,
+                                                .ema_decay = c.ema ? c.ema->decay : 0});
+  return optimizer;
+}
+
+StatusOr<OptimizerConfig> HybridOptimizer::DefaultConfig(const std::string& name) {
+  OC_ASSIGN_OR_RETURN(const Method method, DefaultMethod(name));
+  OptimizerConfig config{.name = name};
+  std::visit(
+      [&](const auto& m) {
+        config.lr = m.lr;
+        ToConfig(m, config);
+      },
+      method);
+  return config;
+}
+
+std::vector<std::string> HybridOptimizer::ConfigKeys(const std::string& name) {
+  const auto method = DefaultMethod(name);
+  if (!method.ok()) return {};
+  return std::visit([](const auto& m) { return oc::ConfigKeys(m); }, *method);
 }
 
 const char* HybridOptimizer::name() const {
-  return std::holds_alternative<Sgd>(method_) ? "sgd" : "adamw";
+  return std::visit([](const auto& m) -> const char* { return m.kName; }, method_);
 }
 
 double HybridOptimizer::lr() const {
@@ -183,30 +157,13 @@ double HybridOptimizer::lr() const {
 }
 
 std::string HybridOptimizer::ToString() const {
-  std::string text;
-  if (const auto* sgd = std::get_if<Sgd>(&method_)) {
-    text = absl::StrCat("sgd lr ", sgd->lr, " momentum ", sgd->momentum,
-                        sgd->nesterov ? " nesterov" : "", " weight_decay ", sgd->weight_decay);
-  } else {
-    const auto& adamw = std::get<AdamW>(method_);
-    text = absl::StrCat("adamw lr ", adamw.lr, " betas ", adamw.beta1, " ", adamw.beta2, " eps ",
-                        adamw.eps, " weight_decay ", adamw.weight_decay);
-  }
-  return absl::StrCat(text, " clip_norm ", options_.clip_norm, " schedule ",
-                      options_.schedule.name);
-}
-
-StatusOr<Graph> HybridOptimizer::BuildUpdate(const Graph& joint) const {
-  OC_RETURN_IF_ERROR(Check());
-  UpdateBuilder builder(joint, options_);
-  for (const Accumulator& a : joint.accumulators) {
-    if (a.kind == Accumulator::Kind::kGradient) {
-      OC_RETURN_IF_ERROR(std::visit([&](const auto& m) { return builder.Add(m, a); }, method_));
-    } else if (a.kind == Accumulator::Kind::kState) {
-      OC_RETURN_IF_ERROR(builder.AddState(a));
-    }
-  }
-  return builder.Finish();
+  std::string text = std::visit([](const auto& m) { return oc::ToString(m); }, method_);
+  absl::StrAppend(&text, " clip_norm ", options_.clip_norm);
+  if (options_.clip_value > 0) absl::StrAppend(&text, " clip_value ", options_.clip_value);
+  absl::StrAppend(&text, " schedule ", options_.schedule.name);
+  if (!options_.groups.empty()) absl::StrAppend(&text, " groups ", options_.groups.size());
+  if (options_.ema_decay > 0) absl::StrAppend(&text, " ema ", options_.ema_decay);
+  return text;
 }
 
 }  // namespace oc

@@ -1,7 +1,7 @@
 // Optimizers as graphs: what a step does once, after the gradients are reduced, is an update graph
 // over the parameters, planned and lowered like the rest.
 //
-//   HybridOptimizer optimizer(AdamW{.lr = 6e-4, .weight_decay = 0.1});
+//   HybridOptimizer optimizer(AdamW{.lr = 6e-4, .weight_decay = 0.1}, {.clip_norm = 1.0});
 //   OC_ASSIGN_OR_RETURN(Graph update, optimizer.BuildUpdate(joint));
 //
 // The update graph reads parameters, states ("adamw.m.NAME"), reduced gradients ("grad.NAME") and
@@ -11,51 +11,46 @@
 // once.
 #pragma once
 
-#include <variant>
+#include <concepts>
+#include <string>
+#include <vector>
 
 #include "openclaw/core/config.h"
 #include "openclaw/graph/graph.h"
+#include "openclaw/optim/methods.h"
 
 namespace oc {
 
-// g += weight_decay p; v = momentum v + g (the first step: v = g); p -= lr (nesterov ? g + momentum
-// v : v). Sutskever et al., "On the importance of initialization and momentum in deep learning",
-// 2013, in PyTorch's form.
-struct Sgd {
-  double lr = 0.1;
-  double momentum = 0;
-  bool nesterov = false;
-  double weight_decay = 0;
-};
-
-// Loshchilov and Hutter, "Decoupled weight decay regularization", 2019:
-// m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2; p -= lr (m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) +
-// eps) + weight_decay p).
-struct AdamW {
-  double lr = 1e-3;
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double eps = 1e-8;
-  double weight_decay = 0;
-};
-
 struct OptimizerOptions {
-  // The gradient is scaled to at most this global norm; 0: not.
+  // The gradient is scaled to at most this norm over all parameters, then each of its elements is
+  // kept within +-clip_value, before weight decay. 0: not.
   double clip_norm = 0;
+  double clip_value = 0;
   ScheduleConfig schedule;
+  std::vector<ParameterGroup> groups;
+  // Moving averages of the parameters, the states "ema.NAME": e += (1 - ema_decay) (p - e) after
+  // each step, e = p after the first. 0: none.
+  double ema_decay = 0;
 };
 
 class HybridOptimizer {
  public:
   HybridOptimizer() : HybridOptimizer(AdamW{}) {}
-  HybridOptimizer(Sgd sgd, OptimizerOptions options = {})  // NOLINT: an optimizer is its method
-      : method_(sgd), options_(std::move(options)) {}
-  HybridOptimizer(AdamW adamw, OptimizerOptions options = {})  // NOLINT
-      : method_(adamw), options_(std::move(options)) {}
+  // Of one of the methods: an optimizer is its method.
+  template <typename M>
+  requires std::constructible_from<Method, M> &&
+      (!std::same_as<M, HybridOptimizer>)HybridOptimizer(M method,
+                                                         OptimizerOptions options = {})  // NOLINT
+      : method_(std::move(method)), options_(std::move(options)) {}
   // kInvalidArgument or kUnimplemented name the key and value.
   static StatusOr<HybridOptimizer> FromConfig(const OptimizerConfig& config);
+  // A configuration with the method's own defaults; kUnimplemented lists the names.
+  static StatusOr<OptimizerConfig> DefaultConfig(const std::string& name);
+  // The keys of a configuration that a method takes besides those of all (name, lr, clip_norm,
+  // clip_value, schedule, groups, ema); none for an unknown one.
+  static std::vector<std::string> ConfigKeys(const std::string& name);
 
-  const char* name() const;  // "sgd", "adamw"
+  const char* name() const;  // "sgd", "adamw", ...
   double lr() const;
   const OptimizerOptions& options() const { return options_; }
   // One line for reports and manifests.
@@ -63,12 +58,13 @@ class HybridOptimizer {
 
   // kInvalidArgument names a setting out of range; kUnimplemented a schedule that is not built.
   Status Check() const;
-  // For a joint graph (Differentiate). Errors of Check. Weight decay leaves out parameters with
-  // decay = false.
+  // For a joint graph (Differentiate). Errors of Check, and kInvalidArgument for a group that no
+  // parameter belongs to. Weight decay leaves out parameters with decay = false, unless their
+  // group says decay_all.
   StatusOr<Graph> BuildUpdate(const Graph& joint) const;
 
  private:
-  std::variant<Sgd, AdamW> method_;
+  Method method_;
   OptimizerOptions options_;
 };
 

@@ -1,5 +1,6 @@
 #include "openclaw/partitioner/costs.h"
 
+#include <algorithm>
 #include <set>
 
 #include "openclaw/graph/cost_key.h"
@@ -20,12 +21,90 @@ CostRequest RequestOf(const Graph& graph, const Node& node, uint32_t accumulate,
   return r;
 }
 
+namespace {
+
+// The operands of tensor t, and what all share.
+std::vector<TensorType> TypesOf(const CostedCall& call, const TensorList& list, int t) {
+  const auto begin = call.inputs.begin() + t * list.operands;
+  std::vector<TensorType> types(begin, begin + list.operands);
+  types.insert(types.end(), call.inputs.end() - list.shared, call.inputs.end());
+  return types;
+}
+
+// A list of `tensors` like the first of the call, of one element each.
+std::vector<TensorType> TinyTypes(const CostedCall& call, int tensors) {
+  const TensorList list = ListOf(*call.def, call.attrs, call.inputs.size());
+  std::vector<TensorType> types;
+  for (int t = 0; t < tensors; ++t) {
+    for (int i = 0; i < list.operands; ++i) {
+      types.push_back({call.inputs[i].dtype, Shape(std::vector<Dim>(call.inputs[i].shape.rank()))});
+    }
+  }
+  types.insert(types.end(), call.inputs.end() - list.shared, call.inputs.end());
+  return types;
+}
+
+StatusOr<const CostEntry*> Measured(const CostedCall& call, const std::vector<TensorType>& inputs,
+                                    const std::string& kind, const CostTable& table) {
+  const std::string key = CostKey(*call.def, call.attrs, inputs, call.accumulate, kind);
+  const CostEntry* entry = table.Find(key);
+  if (entry == nullptr) return FailedPrecondition("no measured cost for ", key);
+  return entry;
+}
+
+}  // namespace
+
+int64_t ListWorkspace(int64_t a, int64_t b) {
+  constexpr int64_t kAlign = 64;
+  return (a + kAlign - 1) / kAlign * kAlign + b;
+}
+
+StatusOr<CostEntry> CostOf(const CostedCall& call, const std::string& kind,
+                           const CostTable& table) {
+  const TensorList list = ListOf(*call.def, call.attrs, call.inputs.size());
+  if (list.tensors == 1) {
+    OC_ASSIGN_OR_RETURN(const CostEntry* entry, Measured(call, call.inputs, kind, table));
+    return *entry;
+  }
+  OC_ASSIGN_OR_RETURN(const CostEntry* tiny, Measured(call, TinyTypes(call, 1), kind, table));
+  OC_ASSIGN_OR_RETURN(const CostEntry* pair, Measured(call, TinyTypes(call, 2), kind, table));
+  const double call_seconds = std::clamp(2 * tiny->seconds - pair->seconds, 0.0, tiny->seconds);
+  CostEntry sum{.seconds = call_seconds, .supported = pair->supported};
+  sum.substitute = pair->substitute;
+  for (int t = 0; t < list.tensors; ++t) {
+    OC_ASSIGN_OR_RETURN(const CostEntry* one, Measured(call, TypesOf(call, list, t), kind, table));
+    sum.seconds += std::max(0.0, one->seconds - call_seconds);
+    sum.workspace_bytes = ListWorkspace(sum.workspace_bytes, one->workspace_bytes);
+    sum.supported &= one->supported;
+  }
+  return sum;
+}
+
+bool TakesLists(const CostedCall& call, const std::string& kind, const CostTable& table) {
+  if (call.def->lists == OpDef::Lists::kNone) return false;
+  const auto pair = Measured(call, TinyTypes(call, 2), kind, table);
+  return pair.ok() && (*pair)->supported && (*pair)->substitute.empty();
+}
+
 std::vector<CostRequest> MissingCosts(const Graph& graph, const Graph* update,
                                       const std::string& kind, const CostTable& table) {
   std::vector<CostRequest> missing;
   std::set<std::string> seen;
   const auto add = [&](CostRequest r) {
     if (table.Find(r.key) == nullptr && seen.insert(r.key).second) missing.push_back(std::move(r));
+  };
+  // What the cost of a list is put together from, besides the request itself.
+  const auto add_tiny = [&](const CostRequest& r) {
+    if (r.def->lists == OpDef::Lists::kNone) return;
+    for (int tensors : {1, 2}) {
+      CostRequest tiny = r;
+      tiny.inputs = TinyTypes({r.def, r.attrs, r.inputs, r.accumulate}, tensors);
+      const auto outputs = r.def->infer({tiny.inputs, tiny.attrs});
+      OC_CHECK(outputs.ok(), r.key, ": ", outputs.status().ToString());
+      tiny.outputs = *outputs;
+      tiny.key = CostKey(*r.def, r.attrs, tiny.inputs, r.accumulate, kind);
+      add(std::move(tiny));
+    }
   };
   for (const Graph* g : {&graph, update}) {
     if (g == nullptr) continue;
@@ -36,9 +115,10 @@ std::vector<CostRequest> MissingCosts(const Graph& graph, const Graph* update,
     for (const Node& node : g->nodes) {
       if (node.def->is_view) continue;
       add(RequestOf(*g, node, 0, kind));
+      if (g == update) add_tiny(RequestOf(*g, node, 0, kind));
       for (size_t i = 0; i < node.outputs.size(); ++i) {
         if (!accumulated[node.outputs[i]]) continue;
-        if (i < 32 && (node.def->accumulable >> i & 1) != 0) {
+        if (HasOutput(node.def->accumulable, i)) {
           add(RequestOf(*g, node, 1u << i, kind));
         }
         const TensorType& type = g->value(node.outputs[i]).type;
@@ -56,7 +136,10 @@ std::vector<CostRequest> MissingCosts(const Graph& graph, const Graph* update,
       for (size_t i = 0; i < node.outputs.size() && i < 32; ++i) {
         if (accumulated[node.outputs[i]]) all |= node.def->accumulable & (1u << i);
       }
-      if (all != 0) add(RequestOf(*g, node, all, kind));
+      if (all != 0) {
+        add(RequestOf(*g, node, all, kind));
+        if (g == update) add_tiny(RequestOf(*g, node, all, kind));
+      }
     }
   }
   return missing;

@@ -19,6 +19,23 @@ struct CostRequest {
   std::string key;  // with the kind
 };
 
+// A call as costs know it.
+struct CostedCall {
+  const OpDef* def = nullptr;
+  const Attributes& attrs;
+  const std::vector<TensorType>& inputs;
+  uint32_t accumulate = 0;
+};
+// The cost of a call on VCUs of `kind`. That of a list of tensors (OpDef::Lists) is put together
+// from its tensors' own: their seconds, less what each call takes besides (found from lists of one
+// and of two tensors of one element), and their workspaces. kFailedPrecondition names the cost that
+// nobody has measured.
+StatusOr<CostEntry> CostOf(const CostedCall& call, const std::string& kind, const CostTable& table);
+// Whether such a VCU has a kernel of its own that takes lists of tensors like the call's.
+bool TakesLists(const CostedCall& call, const std::string& kind, const CostTable& table);
+// The workspace of a list whose parts take so much.
+int64_t ListWorkspace(int64_t a, int64_t b);
+
 // Everything that lowering the graphs (bound) for a VCU of `kind` may need and `table` lacks, each
 // key once, in graph order: every node, its accumulating variant where it ends in an accumulator,
 // and the additions that stand in for one. `update` may be null.

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "openclaw/partitioner/costs.h"
+#include "openclaw/partitioner/update_homes.h"
 
 namespace oc {
 namespace {
@@ -18,18 +19,13 @@ std::vector<T> PrefixSums(const std::vector<T>& values) {
 }
 
 // Bytes of optimizer state beside each parameter, by the parameter's name.
-std::map<std::string, int64_t> OptimizerBytes(const Graph* update) {
+std::map<std::string, int64_t> OptimizerBytes(const Graph& joint, const Graph* update) {
   std::map<std::string, int64_t> bytes;
   if (update == nullptr) return bytes;
-  for (const Node& node : update->nodes) {
-    std::string parameter;
-    int64_t state = 0;
-    for (int v : node.inputs) {
-      const Value& value = update->value(v);
-      if (value.kind == ValueKind::kParameter) parameter = value.name;
-      if (value.kind == ValueKind::kState) state += value.type.bytes();
-    }
-    if (!parameter.empty()) bytes[parameter] += state;
+  const std::vector<std::string> homes = UpdateHomes(joint, *update);
+  for (const Variable& state : update->states) {
+    const Value& value = update->value(state.value);
+    if (homes[value.id] != value.name) bytes[homes[value.id]] += value.type.bytes();
   }
   return bytes;
 }
@@ -65,7 +61,7 @@ StatusOr<StageCosts> StageCosts::Create(const Graph& graph, const Graph* update,
       if (backward) read_by_backward[v] = true;
     }
   }
-  const std::map<std::string, int64_t> optimizer = OptimizerBytes(update);
+  const std::map<std::string, int64_t> optimizer = OptimizerBytes(graph, update);
   std::set<std::pair<int, int>> counted;  // (unit, parameter or value of the prologue)
   const std::function<void(int, int)> count = [&](int unit, int v) {
     const Value& value = graph.value(v);

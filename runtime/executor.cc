@@ -410,7 +410,7 @@ Status StepExecutor::CheckCall(VcuState& v, int lane, int index, const Call& cal
   const std::vector<TensorType>& types = outputs ? call.output_types : call.input_types;
   OC_RETURN_IF_ERROR(Synchronize(v, lane));
   for (size_t i = 0; i < slots.size(); ++i) {
-    if (!IsFloat(types[i].dtype) || (outputs && (call.def->opaque_outputs >> i & 1) != 0)) continue;
+    if (!IsFloat(types[i].dtype) || (outputs && HasOutput(call.def->opaque_outputs, i))) continue;
     OC_ASSIGN_OR_RETURN(const auto bytes, HostBytes(v, lane, c.slots[slots[i]], /*read=*/true));
     const int64_t n = types[i].shape.num_elements();
     int64_t bad = 0;

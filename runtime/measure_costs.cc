@@ -54,7 +54,7 @@ class Placer {
 };
 
 int64_t OutputBytes(const CostRequest& r, size_t i, const std::vector<int64_t>& opaque) {
-  const auto is_opaque = [&](size_t j) { return j < 32 && (r.def->opaque_outputs >> j & 1) != 0; };
+  const auto is_opaque = [&](size_t j) { return HasOutput(r.def->opaque_outputs, j); };
   if (!is_opaque(i)) return r.outputs[i].bytes();
   size_t index = 0;
   for (size_t j = 0; j < i; ++j) index += is_opaque(j) ? 1 : 0;
@@ -83,7 +83,8 @@ Operands Place(const Candidate& c, const BufferRange* handed, Placer& placer) {
   }
   const std::vector<int64_t> opaque = c.op->opaque_bytes();
   for (size_t i = 0; i < c.request->outputs.size(); ++i) {
-    const int update = i < c.request->def->updates.size() ? c.request->def->updates[i] : kNone;
+    const int update = UpdatedInput(*c.request->def, c.request->attrs, c.request->inputs.size(),
+                                    c.request->outputs.size(), i);
     operands.outputs.push_back(update != kNone ? operands.inputs[update]
                                                : placer.Take(OutputBytes(*c.request, i, opaque)));
   }
@@ -374,7 +375,7 @@ StatusOr<std::unique_ptr<PreparedOp>> PrepareVariant(Slice& slice, const CostReq
                              .inputs = r.inputs,
                              .outputs = r.outputs,
                              .accumulate = r.accumulate};
-  if (r.accumulate != 0) {
+  if (r.accumulate != 0 || ListOf(*r.def, r.attrs, r.inputs.size()).tensors > 1) {
     OC_ASSIGN_OR_RETURN(const OpSupport support, slice.Support(request));
     if (!support.supported) return std::unique_ptr<PreparedOp>();
   }

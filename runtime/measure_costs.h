@@ -46,7 +46,8 @@ struct MeasuredGraphs {
 StatusOr<CostTable> MeasureCosts(Slice& slice, const std::vector<CostRequest>& requests,
                                  const MeasuredGraphs& graphs, const ProfileOptions& options);
 
-// The op of a request; null where the slice has no kernel that adds to the outputs asked for.
+// The op of a request; null where the slice has no kernel of this variant: one that adds to the
+// outputs asked for, or that takes a list of tensors.
 StatusOr<std::unique_ptr<PreparedOp>> PrepareVariant(Slice& slice, const CostRequest& request);
 
 }  // namespace oc

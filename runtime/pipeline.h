@@ -118,7 +118,9 @@ class ElasticPipeline {
   Status Load(const std::string& path);
   // Takes only what evaluation and generation need, parameters and running statistics, whatever
   // batch, seed and optimizer the run had.
-  Status LoadModel(const std::string& path);
+  // With `ema` the parameters are the checkpoint's moving averages: kInvalidArgument where it has
+  // none.
+  Status LoadModel(const std::string& path, bool ema = false);
   // Initial values from a safetensors file, by name: every parameter and state of the model must be
   // there, with its shape; other dtypes are converted. kInvalidArgument names what does not fit.
   Status LoadWeights(const std::string& path);
@@ -183,7 +185,10 @@ class ElasticPipeline {
   StatusOr<Inference*> InferenceFor(int64_t micro_batch, const std::vector<int>& counts,
                                     const std::string& fetch);
   StatusOr<std::span<const MicroBatch>> Load(const Batch& batch);
-  Status ReadState(const class Checkpoint& checkpoint, bool model_only);
+  // What of a checkpoint is read: all, or the model's variables, of which the parameters may be
+  // the moving averages.
+  enum class ReadWhat { kAll, kModel, kAverages };
+  Status ReadState(const class Checkpoint& checkpoint, ReadWhat what);
   // The error of a step whose loss or gradients are not finite.
   Status ExplainNonFinite(const StepResult& step, TrainHost& host);
   // Updates so far: skipped steps are none.

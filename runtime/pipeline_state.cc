@@ -81,33 +81,40 @@ StatusOr<std::string> ElasticPipeline::Save(const std::string& dir, int keep,
   return result;
 }
 
-Status ElasticPipeline::ReadState(const Checkpoint& checkpoint, bool model_only) {
+Status ElasticPipeline::ReadState(const Checkpoint& checkpoint, ReadWhat what) {
   const std::string& path = checkpoint.path();
+  // An average is that of the first step on.
+  const bool averages = what == ReadWhat::kAverages && checkpoint.manifest().step > 0;
   for (const auto& vcu : cluster_.vcus()) {
     for (const StateEntry& e : program().vcus[vcu->index()].state) {
-      if (model_only && !e.is_parameter && !e.is_model_state) continue;
-      const StoredTensor* stored = checkpoint.manifest().Find(e.name);
-      if (stored == nullptr) return InvalidArgument("load ", path, ": it holds no ", e.name);
+      if (what != ReadWhat::kAll && !e.is_parameter && !e.is_model_state) continue;
+      const std::string name = averages && e.is_parameter ? "ema." + e.name : e.name;
+      const StoredTensor* stored = checkpoint.manifest().Find(name);
+      if (stored == nullptr) {
+        return InvalidArgument(
+            "load ", path, ": it holds no ", name,
+            averages && e.is_parameter ? "; the run kept no moving averages (optimizer.ema)" : "");
+      }
       if (!(stored->type == e.type)) {
-        return InvalidArgument("load ", path, ": ", e.name, " is ", stored->type.ToString(),
+        return InvalidArgument("load ", path, ": ", name, " is ", stored->type.ToString(),
                                ", the model has ", e.type.ToString());
       }
       Tensor value(e.type);
-      OC_RETURN_IF_ERROR(checkpoint.Read(e.name, value.bytes()));
+      OC_RETURN_IF_ERROR(checkpoint.Read(name, value.bytes()));
       OC_RETURN_IF_ERROR(vcu->Write(e.range, value.bytes()));
     }
   }
   return OkStatus();
 }
 
-Status ElasticPipeline::LoadModel(const std::string& path) {
+Status ElasticPipeline::LoadModel(const std::string& path, bool ema) {
   OC_ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(path));
-  return ReadState(checkpoint, /*model_only=*/true);
+  return ReadState(checkpoint, ema ? ReadWhat::kAverages : ReadWhat::kModel);
 }
 
 Status ElasticPipeline::Load(const std::string& path) {
   OC_ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(path));
-  OC_RETURN_IF_ERROR(ReadState(checkpoint, /*model_only=*/false));
+  OC_RETURN_IF_ERROR(ReadState(checkpoint, ReadWhat::kAll));
   const Manifest& manifest = checkpoint.manifest();
   if (manifest.seed != options_.seed) {
     return InvalidArgument("load ", path, ": it was trained with seed ", manifest.seed,

@@ -111,7 +111,7 @@ View Plan::OutF32(int i) {
 
 View Plan::OutAccumulated(int i) {
   const View out = Out(i);
-  if ((request_.accumulate >> i & 1) == 0) return out;
+  if (!HasOutput(request_.accumulate, static_cast<size_t>(i))) return out;
   const View sum = Reserve(out.dtype, out.dims);
   sums_.emplace_back(sum, out);
   return sum;

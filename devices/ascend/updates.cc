@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "openclaw/devices/ascend/plan.h"
+#include "openclaw/graph/sum_chunks.h"
 
 namespace oc::ascend {
 namespace {
@@ -18,14 +19,31 @@ Status Lerp(const OpRequest& r, Plan& plan) {
   return OkStatus();
 }
 
+// The sums of whole chunks, then that of the rest.
 Status SumSquares(const OpRequest& r, Plan& plan) {
+  for (size_t i = 0; i < r.inputs.size(); ++i) {
+    const View x = plan.InF32(static_cast<int>(i)).Flat(), sums = plan.OutF32(static_cast<int>(i));
+    const View squares = plan.Reserve(DType::kF32, x.dims);
+    plan.Mul(x, x, squares);
+    const int64_t n = x.elements(), whole = n / kSumChunk;
+    if (n == 0) continue;
+    if (whole > 0) {
+      const View rows = squares.Sliced(0, 0, whole * kSumChunk).Shaped({whole, kSumChunk});
+      plan.Sum(rows, {1}, sums.Sliced(0, 0, whole).Shaped({whole, 1}));
+    }
+    if (n > whole * kSumChunk) {
+      plan.Sum(squares.Sliced(0, whole * kSumChunk, n - whole * kSumChunk), {0},
+               sums.Sliced(0, whole, 1));
+    }
+  }
+  return OkStatus();
+}
+
+Status SumPartials(const OpRequest& r, Plan& plan) {
   const View total = plan.OutF32(0);
   for (size_t i = 0; i < r.inputs.size(); ++i) {
-    const View x = plan.InF32(static_cast<int>(i)).Flat();
-    const View squares = plan.Reserve(DType::kF32, x.dims);
     const View sum = i == 0 ? total : plan.Reserve(DType::kF32, {1});
-    plan.Mul(x, x, squares);
-    plan.Sum(squares, {0}, sum);
+    plan.Sum(plan.InF32(static_cast<int>(i)).Flat(), {0}, sum);
     if (i > 0) plan.Add(total, sum, total);
   }
   return OkStatus();
@@ -47,15 +65,38 @@ Status ClipFactor(const OpRequest& r, Plan& plan) {
   return OkStatus();
 }
 
+// One tensor, and no limit of its elements: what is asked beyond that is decomposed, and lists are
+// not made.
+Status WantPlainStep(const OpRequest& r) {
+  if (ListOf(*r.def, r.attrs, r.inputs.size()).tensors > 1) {
+    return Unimplemented("no kernel of ", r.def->name, " for lists of tensors");
+  }
+  if (r.attrs.Has("clip_value")) {
+    return Unimplemented("no kernel of ", r.def->name, " with clip_value");
+  }
+  return OkStatus();
+}
+
+View Rate(const OpRequest& r, Plan& plan, int input) {
+  const View lr = plan.InF32(input);
+  const double scale = r.attrs.Double("lr_scale", 1.0);
+  if (scale == 1) return lr;
+  const View scaled = plan.Reserve(DType::kF32, {1});
+  plan.Scale(lr, scale, scaled);
+  return scaled;
+}
+
 Status Sgd(const OpRequest& r, Plan& plan) {
-  const View p = plan.InF32(0), g = plan.InF32(1), lr = plan.InF32(2), clip = plan.InF32(3);
+  OC_RETURN_IF_ERROR(WantPlainStep(r));
   const double momentum = r.attrs.Double("momentum"), decay = r.attrs.Double("weight_decay");
+  const int shared = momentum != 0 ? 3 : 2;
+  const View p = plan.InF32(0), g = plan.InF32(1), clip = plan.InF32(shared + 1);
   View step = plan.Reserve(DType::kF32, p.dims);
   plan.Mul(g, clip, step);
   if (decay != 0) plan.Add(step, p, step, decay);
-  if (r.inputs.size() > 4) {
+  if (momentum != 0) {
     const View scaled = plan.Reserve(DType::kF32, p.dims), kept = plan.OutF32(1);
-    plan.Scale(plan.InF32(4), momentum, scaled);
+    plan.Scale(plan.InF32(2), momentum, scaled);
     plan.Add(scaled, step, kept);
     if (r.attrs.Bool("nesterov")) {
       plan.Add(step, kept, step, momentum);
@@ -64,7 +105,7 @@ Status Sgd(const OpRequest& r, Plan& plan) {
     }
   }
   const View change = plan.Reserve(DType::kF32, p.dims);
-  plan.Mul(step, lr, change);
+  plan.Mul(step, Rate(r, plan, shared), change);
   plan.Add(p, change, plan.OutF32(0), -1);
   return OkStatus();
 }
@@ -86,9 +127,10 @@ View Correction(Plan& plan, const View& step, double beta) {
 }
 
 Status AdamW(const OpRequest& r, Plan& plan) {
+  OC_RETURN_IF_ERROR(WantPlainStep(r));
   const double beta1 = r.attrs.Double("beta1", 0.9), beta2 = r.attrs.Double("beta2", 0.999);
   const double decay = r.attrs.Double("weight_decay");
-  const View p = plan.InF32(0), lr = plan.InF32(4), step = plan.InF32(5);
+  const View p = plan.InF32(0), lr = Rate(r, plan, 4), step = plan.InF32(5);
   const View mean = plan.OutF32(1), square = plan.OutF32(2);
   const View g = plan.Reserve(DType::kF32, p.dims), g2 = plan.Reserve(DType::kF32, p.dims);
   plan.Mul(plan.InF32(1), plan.InF32(6), g);
@@ -112,7 +154,8 @@ Status AdamW(const OpRequest& r, Plan& plan) {
 void RegisterUpdates(PlanRegistry& registry) {
   registry["accumulate"] = {Accumulate};
   registry["lerp"] = {Lerp};
-  registry["sum_squares"] = {SumSquares, 1};
+  registry["sum_squares"] = {SumSquares};
+  registry["sum_partials"] = {SumPartials, 1};
   registry["clip_factor"] = {ClipFactor};
   registry["sgd"] = {Sgd};
   registry["adamw"] = {AdamW};

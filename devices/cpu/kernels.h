@@ -27,7 +27,10 @@ void RegisterMovement(
 void RegisterReduce(KernelRegistry& registry);  // reduce_sum, reduce_mean, reduce_max
 void RegisterDropout(KernelRegistry& registry);
 void RegisterOptimizer(
-    KernelRegistry& registry);  // accumulate, lerp, sum_squares, clip_factor, sgd, adamw
+    KernelRegistry& registry);  // state and optimizers that go element by element
+void RegisterNormSums(
+    KernelRegistry& registry);  // sum_squares, sum_partials, clip_factor, lamb's two
+void RegisterAdafactor(KernelRegistry& registry);
 void RegisterPool2d(KernelRegistry& registry);     // max_pool2d, avg_pool2d and their gradients
 void RegisterBatchNorm(KernelRegistry& registry);  // batch_norm, its gradient, unbiased_var
 

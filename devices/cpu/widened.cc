@@ -70,7 +70,7 @@ class WidenedKernel : public HostKernel {
       out[i] = args.outputs[i];
       if (outputs_[i].offset < 0) continue;
       out[i] = args.workspace + outputs_[i].offset;
-      if ((accumulate_ >> i & 1) == 0) continue;
+      if (!HasOutput(accumulate_, i)) continue;
       Convert(DType::kF16, args.outputs[i], DType::kF32, out[i], outputs_[i].elements, args.pool);
     }
     OC_RETURN_IF_ERROR(inner_->Run({in, out, args.workspace + scratch_, args.pool}));

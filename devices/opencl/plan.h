@@ -183,7 +183,8 @@ void RegisterNorms(PlanRegistry& registry);        // norms.cc
 void RegisterSequence(PlanRegistry& registry);     // sequence.cc: embedding, rope, attention
 void RegisterImages(PlanRegistry& registry);       // images.cc: pools and convolutions
 void RegisterProducts(PlanRegistry& registry);     // products.cc
-void RegisterUpdates(PlanRegistry& registry);      // updates.cc: state, optimizers, dropout
+void RegisterUpdates(PlanRegistry& registry);      // updates.cc: state, norms, dropout
+void RegisterOptimizers(PlanRegistry& registry);   // optimizers.cc
 
 // "float", "half", "bf16", "int", "long", "uchar": of the dtypes that the leaf computes with.
 StatusOr<std::string> TypeName(DType dtype);

@@ -16,7 +16,7 @@ constexpr DType kDTypes[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kI32
 OpenClSlice::OpenClSlice(SliceParts parts) : parts_(std::move(parts)) {
   for (const auto add :
        {RegisterElementwise, RegisterMovement, RegisterReduce, RegisterSoftmax, RegisterNorms,
-        RegisterSequence, RegisterImages, RegisterProducts, RegisterUpdates}) {
+        RegisterSequence, RegisterImages, RegisterProducts, RegisterUpdates, RegisterOptimizers}) {
     add(plans_);
   }
 }

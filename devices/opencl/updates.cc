@@ -1,6 +1,5 @@
-#include <cmath>
-
-#include "openclaw/devices/opencl/reduce.h"
+#include "openclaw/devices/opencl/plan.h"
+#include "openclaw/graph/sum_chunks.h"
 
 namespace oc::opencl {
 namespace {
@@ -27,68 +26,58 @@ Status Lerp(const OpRequest& r, const Limits&, OpPlan& plan) {
   return OkStatus();
 }
 
+Status Ema(const OpRequest& r, const Limits&, OpPlan& plan) {
+  OC_RETURN_IF_ERROR(WantFloats(r));
+  const TensorList list = ListOf(*r.def, r.attrs, r.inputs.size());
+  for (int t = 0; t < list.tensors; ++t) {
+    const TensorType& average = r.inputs[2 * t];
+    OC_ASSIGN_OR_RETURN(const std::string changed, TypeName(average.dtype));
+    OC_ASSIGN_OR_RETURN(const std::string taken, TypeName(r.inputs[2 * t + 1].dtype));
+    plan.Kernel("updates", "ema")
+        .Define("P", changed)
+        .Define("G", taken)
+        .In(2 * t)
+        .In(2 * t + 1)
+        .In(2 * list.tensors)
+        .Out(t)
+        .Int(average.shape.num_elements())
+        .Float(1 - r.attrs.Double("decay"))
+        .Items(average.shape.num_elements());
+  }
+  return OkStatus();
+}
+
+// A group a chunk of each tensor.
 Status SumSquares(const OpRequest& r, const Limits&, OpPlan& plan) {
   for (size_t i = 0; i < r.inputs.size(); ++i) {
     OC_RETURN_IF_ERROR(WantFloat(r.inputs[i]));
     OC_ASSIGN_OR_RETURN(const std::string type, TypeName(r.inputs[i].dtype));
-    AddSum(plan, In(static_cast<int>(i)), r.inputs[i].shape.num_elements(), Out(0),
-           i > 0 || r.accumulate != 0, type, "((x) * (x))");
+    const int64_t n = r.inputs[i].shape.num_elements();
+    plan.Kernel("updates", "chunk_squares")
+        .Define("T", type)
+        .In(static_cast<int>(i))
+        .Out(static_cast<int>(i))
+        .Int(n)
+        .Int(kSumChunk)
+        .Groups(SumChunks(n), kRow);
+  }
+  return OkStatus();
+}
+
+Status SumPartials(const OpRequest& r, const Limits&, OpPlan& plan) {
+  for (size_t i = 0; i < r.inputs.size(); ++i) {
+    plan.Kernel("updates", "sum_partials")
+        .In(static_cast<int>(i))
+        .Out(0)
+        .Int(r.inputs[i].shape.num_elements())
+        .Int32(i > 0 || r.accumulate != 0 ? 1 : 0)
+        .Groups(1, kRow);
   }
   return OkStatus();
 }
 
 Status ClipFactor(const OpRequest& r, const Limits&, OpPlan& plan) {
   plan.Kernel("updates", "clip_factor").In(0).Out(0).Float(r.attrs.Double("max_norm")).Items(1);
-  return OkStatus();
-}
-
-Status Sgd(const OpRequest& r, const Limits&, OpPlan& plan) {
-  OC_ASSIGN_OR_RETURN(KernelStep * step, Update(r, plan, "sgd"));
-  const bool has_buffer = r.inputs.size() > 4;
-  step->In(0)
-      .In(1)
-      .In(2)
-      .In(3)
-      .Add(has_buffer ? In(4) : Operand{})
-      .Out(0)
-      .Add(has_buffer ? Out(1) : Operand{})
-      .Int(Elements(r))
-      .Float(r.attrs.Double("momentum"))
-      .Float(r.attrs.Double("weight_decay"))
-      .Int32(r.attrs.Bool("nesterov") ? 1 : 0)
-      .Int32(has_buffer ? 1 : 0)
-      .Items(Elements(r));
-  return OkStatus();
-}
-
-Status AdamW(const OpRequest& r, const Limits&, OpPlan& plan) {
-  const double beta1 = r.attrs.Double("beta1", 0.9), beta2 = r.attrs.Double("beta2", 0.999);
-  const Operand corrections = plan.Reserve(2);
-  plan.Kernel("updates", "adamw_corrections")
-      .In(5)
-      .Add(corrections)
-      .Float(std::log(beta1))
-      .Float(std::log(beta2))
-      .Items(1);
-  OC_ASSIGN_OR_RETURN(KernelStep * step, Update(r, plan, "adamw"));
-  step->In(0)
-      .In(1)
-      .In(2)
-      .In(3)
-      .In(4)
-      .In(6)
-      .Add(corrections)
-      .Out(0)
-      .Out(1)
-      .Out(2)
-      .Int(Elements(r))
-      .Float(beta1)
-      .Float(1 - beta1)
-      .Float(beta2)
-      .Float(1 - beta2)
-      .Float(r.attrs.Double("eps", 1e-8))
-      .Float(r.attrs.Double("weight_decay"))
-      .Items(Elements(r));
   return OkStatus();
 }
 
@@ -117,10 +106,10 @@ Status Dropout(const OpRequest& r, const Limits&, OpPlan& plan) {
 void RegisterUpdates(PlanRegistry& registry) {
   registry["accumulate"] = {Accumulate};
   registry["lerp"] = {Lerp};
-  registry["sum_squares"] = {SumSquares, 1};
+  registry["ema"] = {Ema};
+  registry["sum_squares"] = {SumSquares};
+  registry["sum_partials"] = {SumPartials, 1};
   registry["clip_factor"] = {ClipFactor};
-  registry["sgd"] = {Sgd};
-  registry["adamw"] = {AdamW};
   registry["dropout"] = {Dropout};
 }
 

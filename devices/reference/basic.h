@@ -12,7 +12,10 @@ void RegisterMovement(KernelRegistry& registry);  // transpose broadcast_to slic
 void RegisterReduce(KernelRegistry& registry);
 void RegisterProduct(KernelRegistry& registry);  // matmul linear
 void RegisterSoftmax(KernelRegistry& registry);
-void RegisterUpdate(KernelRegistry& registry);  // accumulate lerp sum_squares clip_factor sgd adamw
+// accumulate lerp ema sum_squares sum_partials clip_factor
+void RegisterUpdate(KernelRegistry& registry);
+// sgd adam adamw lion lamb_moments lamb_step adafactor muon_momentum decayed_step
+void RegisterOptimizers(KernelRegistry& registry);
 void RegisterDropout(KernelRegistry& registry);
 
 // All of them.

@@ -11,6 +11,7 @@ void RegisterBasic(KernelRegistry& registry) {
   RegisterProduct(registry);
   RegisterSoftmax(registry);
   RegisterUpdate(registry);
+  RegisterOptimizers(registry);
   RegisterDropout(registry);
 }
 

@@ -51,10 +51,19 @@ namespace ops {
   X(ReduceMax) \
   X(Accumulate) \
   X(Lerp) \
+  X(Ema) \
   X(SumSquares) \
+  X(SumPartials) \
   X(ClipFactor) \
   X(Sgd) \
+  X(Adam) \
   X(AdamW) \
+  X(Lion) \
+  X(LambMoments) \
+  X(LambStep) \
+  X(Adafactor) \
+  X(MuonMomentum) \
+  X(DecayedStep) \
   X(Dropout) \
   X(Conv2d) \
   X(Conv2dGradInput) \

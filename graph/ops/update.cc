@@ -1,19 +1,130 @@
-// What a step's update is made of: accumulate lerp sum_squares clip_factor sgd adamw. Scalars that
-// change from step to step (lr, step, clip) are inputs.
+// What a step's update is made of besides optimizers: accumulate lerp ema, sum_squares
+// sum_partials clip_factor. Scalars that change from step to step are inputs.
+#include "openclaw/graph/ops/update.h"
+
 #include <cmath>
 
-#include "openclaw/graph/ops/ops.h"
+#include "openclaw/graph/sum_chunks.h"
 
 namespace oc::ops {
 namespace {
 
 using Ids = std::vector<int>;
 using Types = std::vector<TensorType>;
+using Vals = std::vector<Val>;
 
 const TensorType kScalar = {DType::kF32, {}};
 
-// A float tensor of the same shape, of any float dtype: gradients may be narrower than what they
-// change.
+int OneOperand(const Attributes&) { return 1; }
+int TwoOperands(const Attributes&) { return 2; }
+
+// The operands of tensor t of a list, then what all share.
+template <typename T>
+std::vector<T> OfTensor(const std::vector<T>& all, const TensorList& list, int t) {
+  const auto begin = all.begin() + t * list.operands;
+  std::vector<T> one(begin, begin + list.operands);
+  one.insert(one.end(), all.end() - list.shared, all.end());
+  return one;
+}
+
+Status ExpectList(const char* name, const TensorList& list, size_t num_inputs) {
+  if (list.whole) return OkStatus();
+  return InvalidArgument(num_inputs, " inputs, ", name, " takes ", list.operands,
+                         " of each tensor and ", list.shared, " that all share");
+}
+
+OpDef StateAndValue(const char* name) {
+  OpDef def;
+  def.name = name;
+  def.min_inputs = def.max_inputs = 2;
+  def.updates = {0};
+  def.infer = [](const InferArgs& args) -> StatusOr<Types> {
+    OC_RETURN_IF_ERROR(
+        ExpectSameShape(args.inputs[0], args.inputs[1], "the state and what it takes up"));
+    return Types{args.inputs[0]};
+  };
+  return def;
+}
+
+StatusOr<Types> InferEma(const InferArgs& args) {
+  OC_RETURN_IF_ERROR(ExpectSameShape(args.inputs[0], args.inputs[1], "the average and x"));
+  OC_RETURN_IF_ERROR(ExpectScalar(args.inputs[2], "step"));
+  return Types{args.inputs[0]};
+}
+
+// The first step's x as it is: rate 1 on an average that begins at zero.
+Vals DecomposeEma(GraphBuilder& b, const Vals& in, const Attributes& attrs) {
+  const Val average = in[0];
+  const DType dtype = b.type(average).dtype;
+  const double decay = attrs.Double("decay");
+  const Val first = b.Cast(b.Op("less", {in[2], Like(b, in[2], 1.5)}), ScalarDType(dtype));
+  const Val rate = b.Cast(b.Scale(first, decay, 1 - decay), dtype);
+  const Val change = b.Sub(b.Cast(in[1], dtype), average);
+  return {b.Add(average, b.Mul(change, rate))};
+}
+
+StatusOr<Types> InferSumSquares(const InferArgs& args) {
+  OC_RETURN_IF_ERROR(ExpectFloat(args.inputs[0], "x"));
+  if (!args.inputs[0].shape.bound()) {
+    return InvalidArgument("x is ", args.inputs[0].ToString(), ", wants a bound shape");
+  }
+  return Types{{DType::kF32, {SumChunks(args.inputs[0].shape)}}};
+}
+
+}  // namespace
+
+OpDef MakeListOp(const ListOp& op) {
+  OpDef def;
+  def.name = op.name;
+  def.version = op.version;
+  def.lists = OpDef::Lists::kEach;
+  def.operands = op.operands;
+  def.shared = op.shared;
+  def.min_inputs = op.shared + 1;
+  def.max_inputs = -1;
+  def.updates = op.updates;
+  def.attrs = op.attrs;
+  // ListOf reads no more than this of a definition.
+  const auto list_of = [operands = op.operands, shared = op.shared](const Attributes& attrs,
+                                                                    size_t num_inputs) {
+    OpDef lists;
+    lists.lists = OpDef::Lists::kEach;
+    lists.operands = operands;
+    lists.shared = shared;
+    return ListOf(lists, attrs, num_inputs);
+  };
+  def.infer = [list_of, infer = op.infer, name = op.name](const InferArgs& a) -> StatusOr<Types> {
+    const TensorList list = list_of(a.attrs, a.inputs.size());
+    OC_RETURN_IF_ERROR(ExpectList(name, list, a.inputs.size()));
+    Types outputs;
+    for (int t = 0; t < list.tensors; ++t) {
+      OC_ASSIGN_OR_RETURN(const Types one, infer({OfTensor(a.inputs, list, t), a.attrs}));
+      outputs.insert(outputs.end(), one.begin(), one.end());
+    }
+    return outputs;
+  };
+  def.decompose = [list_of, decompose = op.decompose](GraphBuilder& b, const Ids& in,
+                                                      const Attributes& attrs) -> StatusOr<Ids> {
+    const TensorList list = list_of(attrs, in.size());
+    Ids outputs;
+    for (int t = 0; t < list.tensors; ++t) {
+      Vals one;
+      for (int id : OfTensor(in, list, t)) one.push_back({id});
+      for (Val v : decompose(b, one, attrs)) outputs.push_back(v.id);
+    }
+    return outputs;
+  };
+  def.cost = [flops = op.flops, list_of](const InferArgs& args, const Types& outputs) {
+    const TensorList list = list_of(args.attrs, args.inputs.size());
+    double elements = 0;
+    for (int t = 0; t < list.tensors; ++t) {
+      elements += static_cast<double>(args.inputs[t * list.operands].shape.num_elements());
+    }
+    return CostWithFlops(flops * elements, args, outputs);
+  };
+  return def;
+}
+
 Status ExpectSameShape(const TensorType& a, const TensorType& b, const char* what) {
   OC_RETURN_IF_ERROR(ExpectFloat(a, what));
   OC_RETURN_IF_ERROR(ExpectFloat(b, what));
@@ -21,90 +132,63 @@ Status ExpectSameShape(const TensorType& a, const TensorType& b, const char* wha
   return ExpectSame(a, b, what);
 }
 
-OpDef InPlace(const char* name, int inputs, std::vector<int> updates) {
-  OpDef def;
-  def.name = name;
-  def.min_inputs = def.max_inputs = inputs;
-  def.updates = std::move(updates);
-  return def;
+Status ExpectScalar(const TensorType& type, const char* what) {
+  if (type == kScalar) return OkStatus();
+  return InvalidArgument(what, " is ", type.ToString(), ", wants ", kScalar.ToString());
 }
 
-StatusOr<Types> InferStateAndValue(const InferArgs& args) {
-  OC_RETURN_IF_ERROR(
-      ExpectSameShape(args.inputs[0], args.inputs[1], "the state and what it takes up"));
-  return Types{args.inputs[0]};
+Val Like(GraphBuilder& b, Val x, double value) {
+  const Val never = b.Op("less", {x, x});
+  return b.Scale(b.Cast(never, b.type(x).dtype), 0.0, value);
 }
 
-StatusOr<Types> InferSgd(const InferArgs& args) {
-  const TensorType& p = args.inputs[0];
-  OC_RETURN_IF_ERROR(ExpectSameShape(p, args.inputs[1], "p and g"));
-  OC_RETURN_IF_ERROR(ExpectSame(args.inputs[2], kScalar, "lr and what it wants"));
-  OC_RETURN_IF_ERROR(ExpectSame(args.inputs[3], kScalar, "clip and what it wants"));
-  if (args.inputs.size() == 4) {
-    if (args.attrs.Double("momentum") != 0) return InvalidArgument("momentum needs a buffer");
-    return Types{p};
-  }
-  OC_RETURN_IF_ERROR(ExpectSame(args.inputs[4], p, "the momentum buffer and p"));
-  return Types{p, p};
+Val Minimum(GraphBuilder& b, Val x, Val y) { return b.Op("where", {b.Op("less", {x, y}), x, y}); }
+
+Val Maximum(GraphBuilder& b, Val x, Val y) {
+  return b.Op("where", {b.Op("greater", {x, y}), x, y});
 }
 
-StatusOr<Types> InferAdamW(const InferArgs& args) {
-  const TensorType& p = args.inputs[0];
-  OC_RETURN_IF_ERROR(ExpectSameShape(p, args.inputs[1], "p and g"));
-  OC_RETURN_IF_ERROR(ExpectSame(args.inputs[2], p, "m and p"));
-  OC_RETURN_IF_ERROR(ExpectSame(args.inputs[3], p, "v and p"));
-  OC_RETURN_IF_ERROR(ExpectSame(args.inputs[4], kScalar, "lr and what it wants"));
-  OC_RETURN_IF_ERROR(ExpectSame(args.inputs[5], kScalar, "step and what it wants"));
-  OC_RETURN_IF_ERROR(ExpectSame(args.inputs[6], kScalar, "clip and what it wants"));
-  return Types{p, p, p};
-}
-
-// g * clip in p's dtype.
-Val ClippedGradient(GraphBuilder& b, Val p, Val g, Val clip) {
+Val ClippedGradient(GraphBuilder& b, Val p, Val g, Val clip, const Attributes& attrs) {
   const DType dtype = b.type(p).dtype;
-  return b.Mul(b.Cast(g, dtype), b.Cast(clip, dtype));
+  const Val scaled = b.Mul(b.Cast(g, dtype), b.Cast(clip, dtype));
+  if (!attrs.Has("clip_value")) return scaled;
+  const double limit = attrs.Double("clip_value");
+  return Maximum(b, Like(b, scaled, -limit), Minimum(b, Like(b, scaled, limit), scaled));
 }
 
-StatusOr<Ids> DecomposeSgd(GraphBuilder& b, const Ids& in, const Attributes& attrs) {
-  const Val p = {in[0]};
-  const double momentum = attrs.Double("momentum");
-  Val g = ClippedGradient(b, p, {in[1]}, {in[3]});
-  if (const double decay = attrs.Double("weight_decay"); decay != 0) {
-    g = b.Add(g, b.Scale(p, decay));
+Val ScaledRate(GraphBuilder& b, Val lr, DType dtype, const Attributes& attrs) {
+  const double scale = attrs.Double("lr_scale", 1.0);
+  const Val rate = b.Cast(lr, dtype);
+  return scale == 1 ? rate : b.Scale(rate, scale);
+}
+
+Val Lerp(GraphBuilder& b, Val state, Val x, double rate) {
+  return b.Add(state, b.Scale(b.Sub(x, state), rate));
+}
+
+DType ScalarDType(DType dtype) { return dtype == DType::kF64 ? dtype : DType::kF32; }
+
+Val Corrected(GraphBuilder& b, Val x, Val step, double beta) {
+  const DType dtype = b.type(x).dtype;
+  // 1 - e^z = -2 t / (1 - t) with t = tanh(z / 2): no difference that cancels where beta is near 1.
+  const Val t = b.Op("tanh", {b.Scale(b.Cast(step, dtype), 0.5 * std::log(beta))});
+  return b.Div(x, b.Div(b.Scale(t, -2.0), b.Scale(t, -1.0, 1.0)));
+}
+
+Val ChunkSquares(GraphBuilder& b, Val x) {
+  const int64_t n = b.shape(x).num_elements(), chunks = SumChunks(n);
+  const Val wide = b.Cast(x, DType::kF32);
+  Val flat = b.Reshape(b.Mul(wide, wide), {n});
+  if (chunks > 1 && n < chunks * kSumChunk) {
+    flat = b.Op("pad", {flat},
+                {{"axis", int64_t{0}}, {"before", int64_t{0}}, {"after", chunks * kSumChunk - n}});
   }
-  Val buffer;
-  if (in.size() > 4) {
-    buffer = b.Add(b.Scale({in[4]}, momentum), g);
-    g = attrs.Bool("nesterov") ? b.Add(g, b.Scale(buffer, momentum)) : buffer;
-  }
-  const Val next = b.Sub(p, b.Mul(g, b.Cast({in[2]}, b.type(p).dtype)));
-  return buffer ? Ids{next.id, buffer.id} : Ids{next.id};
+  const Val rows = b.Reshape(flat, {chunks, chunks == 1 ? n : kSumChunk});
+  return b.ReduceSum(rows, {1});
 }
-
-StatusOr<Ids> DecomposeAdamW(GraphBuilder& b, const Ids& in, const Attributes& attrs) {
-  const Val p = {in[0]};
-  const DType dtype = b.type(p).dtype;
-  const Val lr = b.Cast({in[4]}, dtype), step = b.Cast({in[5]}, dtype);
-  const double beta1 = attrs.Double("beta1", 0.9), beta2 = attrs.Double("beta2", 0.999);
-  const Val g = ClippedGradient(b, p, {in[1]}, {in[6]});
-  const Val m = b.Add(b.Scale({in[2]}, beta1), b.Scale(g, 1 - beta1));
-  const Val v = b.Add(b.Scale({in[3]}, beta2), b.Scale(b.Mul(g, g), 1 - beta2));
-  // 1 - beta^step.
-  const auto correction = [&](double beta) {
-    return b.Scale(b.Op("exp", {b.Scale(step, std::log(beta))}), -1.0, 1.0);
-  };
-  const Val root = b.Op("sqrt", {b.Div(v, correction(beta2))});
-  const Val update =
-      b.Div(b.Div(m, correction(beta1)), b.Scale(root, 1.0, attrs.Double("eps", 1e-8)));
-  const Val keep = b.Scale(lr, -attrs.Double("weight_decay"), 1.0);
-  return Ids{b.Sub(b.Mul(p, keep), b.Mul(update, lr)).id, m.id, v.id};
-}
-
-}  // namespace
 
 OpDef Accumulate() {
-  OpDef def = InPlace("accumulate", 2, {0});
-  def.infer = InferStateAndValue;
+  OpDef def = StateAndValue("accumulate");
   def.decompose = [](GraphBuilder& b, const Ids& in, const Attributes&) -> StatusOr<Ids> {
     return Ids{b.Add({in[0]}, b.Cast({in[1]}, b.type({in[0]}).dtype)).id};
   };
@@ -112,37 +196,61 @@ OpDef Accumulate() {
 }
 
 OpDef Lerp() {
-  OpDef def = InPlace("lerp", 2, {0});
+  OpDef def = StateAndValue("lerp");
   def.attrs = {{"rate", 0.1, /*required=*/true}};
-  def.infer = InferStateAndValue;
   def.decompose = [](GraphBuilder& b, const Ids& in, const Attributes& attrs) -> StatusOr<Ids> {
     const Val state = {in[0]};
-    const Val step = b.Sub(b.Cast({in[1]}, b.type(state).dtype), state);
-    return Ids{b.Add(state, b.Scale(step, attrs.Double("rate"))).id};
+    const Val x = b.Cast({in[1]}, b.type(state).dtype);
+    return Ids{Lerp(b, state, x, attrs.Double("rate")).id};
   };
   return def;
 }
 
+OpDef Ema() {
+  return MakeListOp({.name = "ema",
+                     .operands = TwoOperands,
+                     .shared = 1,
+                     .updates = {0},
+                     .flops = 3,
+                     .attrs = {{"decay", 0.999, /*required=*/true}},
+                     .infer = InferEma,
+                     .decompose = DecomposeEma});
+}
+
 OpDef SumSquares() {
+  return MakeListOp({.name = "sum_squares",
+                     .version = 2,
+                     .operands = OneOperand,
+                     .shared = 0,
+                     .updates = {},
+                     .flops = 2,
+                     .attrs = {},
+                     .infer = InferSumSquares,
+                     .decompose = [](GraphBuilder& b, const Vals& in, const Attributes&) {
+                       return Vals{ChunkSquares(b, in[0])};
+                     }});
+}
+
+OpDef SumPartials() {
   OpDef def;
-  def.name = "sum_squares";
+  def.name = "sum_partials";
+  def.lists = OpDef::Lists::kSum;
+  def.operands = OneOperand;
   def.max_inputs = -1;
   def.infer = [](const InferArgs& args) -> StatusOr<Types> {
-    for (const TensorType& x : args.inputs) OC_RETURN_IF_ERROR(ExpectFloat(x, "x"));
+    for (const TensorType& x : args.inputs) {
+      OC_RETURN_IF_ERROR(ExpectRank(x, 1, "partial sums"));
+      if (x.dtype != DType::kF32) {
+        return InvalidArgument("partial sums are ", x.ToString(), ", wants f32");
+      }
+    }
     return Types{kScalar};
-  };
-  def.cost = [](const InferArgs& args, const Types& outputs) {
-    double flops = 0;
-    for (const TensorType& x : args.inputs)
-      flops += 2.0 * static_cast<double>(x.shape.num_elements());
-    return CostWithFlops(flops, args, outputs);
   };
   def.accumulable = 1;
   def.decompose = [](GraphBuilder& b, const Ids& in, const Attributes&) -> StatusOr<Ids> {
     Val sum;
     for (int id : in) {
-      const Val x = b.Cast({id}, DType::kF32);
-      const Val one = b.ReduceSum(b.Mul(x, x), {});
+      const Val one = b.ReduceSum({id}, {});
       sum = sum ? b.Add(sum, one) : one;
     }
     return Ids{sum.id};
@@ -155,7 +263,7 @@ OpDef ClipFactor() {
   def.name = "clip_factor";
   def.attrs = {{"max_norm", 1.0, /*required=*/true}};
   def.infer = [](const InferArgs& args) -> StatusOr<Types> {
-    OC_RETURN_IF_ERROR(ExpectSame(args.inputs[0], kScalar, "the sum of squares and what it wants"));
+    OC_RETURN_IF_ERROR(ExpectScalar(args.inputs[0], "the sum of squares"));
     if (!(args.attrs.Double("max_norm") > 0)) {
       return InvalidArgument("max_norm is ", args.attrs.Double("max_norm"),
                              ", wants a positive number");
@@ -163,39 +271,12 @@ OpDef ClipFactor() {
     return Types{kScalar};
   };
   def.decompose = [](GraphBuilder& b, const Ids& in, const Attributes& attrs) -> StatusOr<Ids> {
-    if (std::isinf(attrs.Double("max_norm"))) {
-      const Val never = b.Op("less", {{in[0]}, {in[0]}});
-      return Ids{b.Scale(b.Cast(never, DType::kF32), 0.0, 1.0).id};
-    }
+    if (std::isinf(attrs.Double("max_norm"))) return Ids{Like(b, {in[0]}, 1.0).id};
     const Val norm = b.Scale(b.Op("sqrt", {{in[0]}}), 1.0, 1e-6);
     const Val ratio = b.Scale(b.Op("reciprocal", {norm}), attrs.Double("max_norm"));
     const Val one = b.Scale(ratio, 0.0, 1.0);
-    return Ids{b.Op("where", {b.Op("less", {ratio, one}), ratio, one}).id};
+    return Ids{Minimum(b, ratio, one).id};
   };
-  return def;
-}
-
-OpDef Sgd() {
-  OpDef def = InPlace("sgd", 4, {0, 4});
-  def.max_inputs = 5;
-  def.attrs = {{"momentum", 0.0}, {"nesterov", false}, {"weight_decay", 0.0}};
-  def.infer = InferSgd;
-  def.cost = [](const InferArgs& args, const Types& outputs) {
-    return CostWithFlops(6.0 * static_cast<double>(outputs[0].shape.num_elements()), args, outputs);
-  };
-  def.decompose = DecomposeSgd;
-  return def;
-}
-
-OpDef AdamW() {
-  OpDef def = InPlace("adamw", 7, {0, 2, 3});
-  def.attrs = {{"beta1", 0.9}, {"beta2", 0.999}, {"eps", 1e-8}, {"weight_decay", 0.0}};
-  def.infer = InferAdamW;
-  def.cost = [](const InferArgs& args, const Types& outputs) {
-    return CostWithFlops(15.0 * static_cast<double>(outputs[0].shape.num_elements()), args,
-                         outputs);
-  };
-  def.decompose = DecomposeAdamW;
   return def;
 }
 

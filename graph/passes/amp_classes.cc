@@ -85,10 +85,19 @@ const std::map<std::string, AmpClass>& Classes() {
       // Of the update graph, which is made for the types that parameters have.
       {"accumulate", kKeep},
       {"lerp", kKeep},
+      {"ema", kKeep},
       {"sum_squares", kKeep},
+      {"sum_partials", kKeep},
       {"clip_factor", kKeep},
       {"sgd", kKeep},
+      {"adam", kKeep},
       {"adamw", kKeep},
+      {"lion", kKeep},
+      {"lamb_moments", kKeep},
+      {"lamb_step", kKeep},
+      {"adafactor", kKeep},
+      {"muon_momentum", kKeep},
+      {"decayed_step", kKeep},
   };
   return kClasses;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "openclaw/launcher/config/config.h"
+#include "openclaw/optim/learning_rate.h"
 
 namespace oc {
 namespace {
@@ -30,10 +31,7 @@ const std::vector<Built>& BuiltValues() {
       {"train.deterministic",
        [](C c) { return std::string(c.train.deterministic ? "true" : "false"); },
        {"false"}},
-      {"optimizer.name", [](C c) { return c.optimizer.name; }, {"sgd", "adamw"}},
-      {"optimizer.schedule.name",
-       [](C c) { return c.optimizer.schedule.name; },
-       {"constant", "linear", "cosine"}},
+      {"optimizer.schedule.name", [](C c) { return c.optimizer.schedule.name; }, ScheduleNames()},
   };
   return kBuilt;
 }

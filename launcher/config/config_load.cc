@@ -6,6 +6,7 @@
 #include "openclaw/launcher/config/config.h"
 #include "openclaw/launcher/config/device_options.h"
 #include "openclaw/launcher/config/model_keys.h"
+#include "openclaw/launcher/config/optimizer_section.h"
 #include "openclaw/launcher/config/section.h"
 #include "openclaw/launcher/config/yaml_value.h"
 
@@ -18,6 +19,7 @@ using config::kMaxInt;
 using config::ModelKey;
 using config::ModelKeys;
 using config::ReadDeviceOptions;
+using config::ReadOptimizer;
 using config::Section;
 using config::YamlEntry;
 using config::YamlValue;
@@ -169,37 +171,6 @@ void ReadData(const YamlValue* value, Errors* errors, DataConfig* data) {
   } else {
     section.Raw("validation");
   }
-  section.Finish();
-}
-
-void ReadOptimizer(const YamlValue* value, Errors* errors, OptimizerConfig* optimizer) {
-  Section section(value, "optimizer", errors);
-  section.Enum("name", {"sgd", "adamw", "adam", "lamb", "adafactor", "lion", "muon"},
-               &optimizer->name);
-  section.OpenDouble("lr", 0, true, kMaxDouble, false, &optimizer->lr);
-  section.Doubles("betas", 0, 1, 2, &optimizer->betas);
-  section.OpenDouble("eps", 0, true, kMaxDouble, false, &optimizer->eps);
-  section.OpenDouble("momentum", 0, false, 1, true, &optimizer->momentum);
-  section.Bool("nesterov", &optimizer->nesterov);
-  section.Double("weight_decay", 0, kMaxDouble, &optimizer->weight_decay);
-  if (const YamlValue* clip = section.Raw("clip_norm")) {
-    if (clip->scalar == "none" && !clip->quoted) {
-      optimizer->clip_norm.reset();
-    } else {
-      double norm = 0;
-      section.OpenDouble("clip_norm", 0, true, kMaxDouble, false, &norm);
-      if (norm > 0) optimizer->clip_norm = norm;
-    }
-  }
-  if (optimizer->nesterov && optimizer->momentum == 0) {
-    section.Fail("nesterov", "needs optimizer.momentum above 0");
-  }
-  Section schedule(section.Raw("schedule"), "optimizer.schedule", errors);
-  schedule.Enum("name", {"constant", "linear", "cosine", "inverse_sqrt", "step", "one_cycle"},
-                &optimizer->schedule.name);
-  schedule.Int("warmup_steps", 0, kMaxInt, &optimizer->schedule.warmup_steps);
-  schedule.Double("final_ratio", 0, 1, &optimizer->schedule.final_ratio);
-  schedule.Finish();
   section.Finish();
 }
 

@@ -7,6 +7,8 @@
 
 #include "openclaw/core/rng.h"
 #include "openclaw/launcher/config/config.h"
+#include "openclaw/optim/learning_rate.h"
+#include "openclaw/optim/optimizer.h"
 
 namespace oc {
 namespace {
@@ -114,6 +116,68 @@ std::string ClusterText(const ClusterConfig& cluster) {
   return absl::StrCat("[", absl::StrJoin(parts, ", "), "]");
 }
 
+std::string GroupsText(const std::vector<ParameterGroup>& groups) {
+  std::vector<std::string> parts;
+  for (const ParameterGroup& g : groups) {
+    std::vector<std::string> keys;
+    if (!g.name.empty()) keys.push_back("name: " + Text(g.name));
+    keys.push_back("match: " + Text(g.match));
+    keys.push_back("lr_scale: " + Text(g.lr_scale));
+    if (g.weight_decay) keys.push_back("weight_decay: " + Text(*g.weight_decay));
+    if (g.decay_all) keys.push_back("decay_all: true");
+    if (g.use_muon) keys.push_back("use_muon: " + Text(*g.use_muon));
+    parts.push_back(absl::StrCat("{", absl::StrJoin(keys, ", "), "}"));
+  }
+  return absl::StrCat("[", absl::StrJoin(parts, ", "), "]");
+}
+
+// The keys that the method and the schedule take.
+void AddOptimizer(const OptimizerConfig& o, KeyValues* out) {
+  const auto add = [out](const std::string& key, std::string value) {
+    out->push_back({"optimizer." + key, std::move(value)});
+  };
+  const std::map<std::string, std::string> of_method = {
+      {"betas", Text(o.betas)},
+      {"eps", Text(o.eps)},
+      {"momentum", Text(o.momentum)},
+      {"nesterov", Text(o.nesterov)},
+      {"weight_decay", Text(o.weight_decay)},
+      {"beta2_decay", Text(o.beta2_decay)},
+      {"eps1", Text(o.eps1)},
+      {"eps2", Text(o.eps2)},
+      {"d", Text(o.d)},
+      {"ns_steps", Text(o.ns_steps)},
+      {"ns_coefficients", Text(o.ns_coefficients)},
+      {"adjust_lr_fn", Text(o.adjust_lr_fn)},
+      {"adamw", absl::StrCat("{lr: ", Text(o.adamw.lr), ", betas: ", Text(o.adamw.betas),
+                             ", eps: ", Text(o.adamw.eps),
+                             ", weight_decay: ", Text(o.adamw.weight_decay), "}")}};
+  const ScheduleConfig& s = o.schedule;
+  const std::map<std::string, std::string> of_schedule = {
+      {"final_ratio", Text(s.final_ratio)},
+      {"power", Text(s.power)},
+      {"decay_steps", AutoText(s.decay_steps)},
+      {"decay_ratio", Text(s.decay_ratio)},
+      {"decay_shape", Text(s.decay_shape)},
+      {"step_size", s.step_size ? Text(*s.step_size) : "null"},
+      {"milestones", s.milestones ? Text(*s.milestones) : "null"},
+      {"gamma", Text(s.gamma)}};
+  add("name", Text(o.name));
+  add("lr", Text(o.lr));
+  for (const std::string& key : HybridOptimizer::ConfigKeys(o.name)) add(key, of_method.at(key));
+  add("clip_norm", o.clip_norm ? Text(*o.clip_norm) : "none");
+  add("clip_value", o.clip_value ? Text(*o.clip_value) : "none");
+  add("schedule.name", Text(s.name));
+  add("schedule.warmup_steps", Text(s.warmup_steps));
+  for (const std::string& key : ScheduleKeys(s.name)) {
+    add("schedule." + key, of_schedule.at(key));
+  }
+  if (!o.groups.empty()) add("groups", GroupsText(o.groups));
+  if (o.ema) {
+    add("ema.decay", Text(o.ema->decay));
+  }
+}
+
 KeyValues Flatten(const ExperimentConfig& c) {
   KeyValues out;
   if (!c.name.empty()) out.push_back({"name", Text(c.name)});
@@ -129,18 +193,7 @@ KeyValues Flatten(const ExperimentConfig& c) {
   add("train.seed", absl::StrCat(c.train.seed));
   add("train.evaluate_every", Text(c.train.evaluate_every));
   add("train.deterministic", Text(c.train.deterministic));
-  const OptimizerConfig& o = c.optimizer;
-  add("optimizer.name", Text(o.name));
-  add("optimizer.lr", Text(o.lr));
-  add("optimizer.betas", Text(o.betas));
-  add("optimizer.eps", Text(o.eps));
-  add("optimizer.momentum", Text(o.momentum));
-  add("optimizer.nesterov", Text(o.nesterov));
-  add("optimizer.weight_decay", Text(o.weight_decay));
-  add("optimizer.clip_norm", o.clip_norm ? Text(*o.clip_norm) : "none");
-  add("optimizer.schedule.name", Text(o.schedule.name));
-  add("optimizer.schedule.warmup_steps", Text(o.schedule.warmup_steps));
-  add("optimizer.schedule.final_ratio", Text(o.schedule.final_ratio));
+  AddOptimizer(c.optimizer, &out);
   add("precision.amp_level", Name(c.precision.amp_level));
   add("precision.dtype", Name(c.precision.dtype));
   add("precision.loss_scale", Text(c.precision.loss_scale));

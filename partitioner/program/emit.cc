@@ -6,6 +6,19 @@
 namespace oc {
 namespace {
 
+// The nodes, in order, that the wanted values are computed by.
+std::vector<int> NodesFor(const Graph& graph, std::vector<bool> wanted) {
+  std::vector<int> nodes;
+  for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
+    if (std::none_of(node->outputs.begin(), node->outputs.end(), [&](int v) { return wanted[v]; }))
+      continue;
+    for (int v : node->inputs) wanted[v] = true;
+    nodes.push_back(node->id);
+  }
+  std::reverse(nodes.begin(), nodes.end());
+  return nodes;
+}
+
 // The squared norm of all gradients (optim/optimizer.h).
 constexpr const char* kNormMetric = "grad_norm_sq";
 
@@ -108,7 +121,7 @@ void VcuLowering::EmitCompute(const Template& t, const std::string& name, int mi
     for (size_t i = 0; i < call.outputs.size(); ++i) {
       const int slot = call.outputs[i];
       use(slot);
-      if ((call.accumulate >> i & 1) != 0 && !written[slot]) read[slot] = true;
+      if (HasOutput(call.accumulate, i) && !written[slot]) read[slot] = true;
       written[slot] = true;
     }
     if (call.workspace != kNone) {
@@ -349,37 +362,38 @@ void VcuLowering::EmitReductions() {
   }
 }
 
+// What the update needs of this VCU: all that leads to new values of what it holds.
+std::vector<int> VcuLowering::UpdateNodes(const Graph& update) const {
+  std::vector<bool> wanted(update.values.size(), false);
+  for (const auto* list : {&update.parameters, &update.states}) {
+    for (const Variable& v : *list) {
+      const bool held = variables_.count(update.value(v.value).name) != 0;
+      if (held && v.updated != kNone) wanted[v.updated] = true;
+    }
+  }
+  return NodesFor(update, std::move(wanted));
+}
+
+// The parts of the norm that are this VCU's: the gradient's owner adds them, once.
+std::vector<int> VcuLowering::NormNodes(const Graph& update) const {
+  std::vector<bool> wanted(update.values.size(), false);
+  for (const Accumulator& a : update.accumulators) {
+    for (int v : a.contributions) {
+      const auto holders = context_.holders.find(context_.update_homes[v]);
+      OC_CHECK(holders != context_.holders.end(), a.name);
+      if (holders->second[0] == vcu_) wanted[v] = true;
+    }
+  }
+  return NodesFor(update, std::move(wanted));
+}
+
 Status VcuLowering::EmitUpdate() {
   const int num_metrics = static_cast<int>(context_.metrics.size());
   const Graph* update = context_.input.update;
   std::vector<int> norm_nodes, update_nodes;
   if (update != nullptr) {
-    std::vector<bool> wanted(update->values.size(), false);
-    for (const auto* list : {&update->parameters, &update->states}) {
-      for (const Variable& v : *list) {
-        const bool held = variables_.count(update->value(v.value).name) != 0;
-        if (held && v.updated != kNone) wanted[v.updated] = true;
-      }
-    }
-    std::vector<bool> take(update->nodes.size(), false);
-    for (auto node = update->nodes.rbegin(); node != update->nodes.rend(); ++node) {
-      take[node->id] =
-          std::any_of(node->outputs.begin(), node->outputs.end(), [&](int v) { return wanted[v]; });
-      if (!take[node->id]) continue;
-      for (int v : node->inputs) wanted[v] = true;
-    }
-    for (const Node& node : update->nodes) {
-      if (take[node.id]) update_nodes.push_back(node.id);
-      if (context_.update_analysis.accumulators[node.outputs[0]].empty()) continue;
-      // A part of the norm: the gradient's owner adds it, once.
-      const std::string& gradient = update->value(node.inputs[0]).name;
-      const auto& accumulators = graph_.accumulators;
-      auto a = std::find_if(accumulators.begin(), accumulators.end(),
-                            [&](const Accumulator& x) { return x.name == gradient; });
-      OC_CHECK(a != accumulators.end(), gradient);
-      const std::string& parameter = graph_.value(a->target).name;
-      if (context_.holders.at(parameter)[0] == vcu_) norm_nodes.push_back(node.id);
-    }
+    norm_nodes = NormNodes(*update);
+    update_nodes = UpdateNodes(*update);
   }
   if (!norm_nodes.empty()) {
     Template& t = templates_["norm"];

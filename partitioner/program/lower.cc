@@ -7,6 +7,7 @@
 #include "openclaw/partitioner/compute_types.h"
 #include "openclaw/partitioner/program/vcu_lowering.h"
 #include "openclaw/partitioner/schedules/schedule.h"
+#include "openclaw/partitioner/update_homes.h"
 
 namespace oc {
 namespace {
@@ -122,19 +123,16 @@ Status FindHolders(LoweringContext& c) {
     if (v.producer == kNone && !holders[v.id].empty()) c.holders[v.name] = Sorted(holders[v.id]);
   }
   if (c.input.update == nullptr) return OkStatus();
-  // An optimizer state lies with the parameter that it is updated beside.
+  // An optimizer's state lies with its parameter.
   const Graph& update = *c.input.update;
-  for (const Node& node : update.nodes) {
-    const std::vector<int>* with = nullptr;
-    for (int v : node.inputs) {
-      auto it = c.holders.find(update.value(v).name);
-      if (it != c.holders.end()) with = &it->second;
+  c.update_homes = UpdateHomes(graph, update);
+  for (const Variable& state : update.states) {
+    const std::string& name = update.value(state.value).name;
+    const auto with = c.holders.find(c.update_homes[state.value]);
+    if (with == c.holders.end()) {
+      return InvalidArgument("lower: state ", name, " belongs to no parameter of the model");
     }
-    for (int v : node.inputs) {
-      const Value& value = update.value(v);
-      if (value.kind == ValueKind::kState && with != nullptr)
-        c.holders.try_emplace(value.name, *with);
-    }
+    c.holders.try_emplace(name, std::vector<int>(with->second));
   }
   return OkStatus();
 }

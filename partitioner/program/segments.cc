@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "openclaw/graph/cost_key.h"
+#include "openclaw/partitioner/costs.h"
 #include "openclaw/partitioner/program/vcu_lowering.h"
 
 namespace oc {
@@ -52,12 +53,11 @@ int VcuLowering::SlotOf(Template& t, const Ref& ref, int64_t bytes, const std::s
   return static_cast<int>(t.refs.size()) - 1;
 }
 
-StatusOr<const CostEntry*> VcuLowering::Cost(const Call& call) const {
-  const std::string& kind = context_.input.cluster.vcus[vcu_].kind;
-  const std::string key = CostKey(*call.def, call.attrs, call.input_types, call.accumulate, kind);
-  const CostEntry* entry = context_.input.costs.Find(key);
-  if (entry == nullptr) return FailedPrecondition("lower: no measured cost for ", key);
-  return entry;
+StatusOr<CostEntry> VcuLowering::Cost(const Call& call) const {
+  auto cost = CostOf({call.def, call.attrs, call.input_types, call.accumulate},
+                     context_.input.cluster.vcus[vcu_].kind, context_.input.costs);
+  if (!cost.ok()) return Annotate(cost.status(), "lower");
+  return cost;
 }
 
 // An extra call that brings `source` into `target`.
@@ -75,9 +75,8 @@ Status VcuLowering::AddCombine(const char* op, const Ref& target, const Ref& sou
   call.inputs = copy ? std::vector<int>{source_slot} : std::vector<int>{target_slot, source_slot};
   call.input_types.assign(call.inputs.size(), type);
   call.outputs = {target_slot};
-  call.cost_key = CostKey(*call.def, call.attrs, call.input_types, 0, "");
   OC_RETURN_IF_ERROR(Cost(call).status());
-  out.segment.calls.push_back(std::move(call));
+  out.calls.push_back({std::move(call), 0});
   return OkStatus();
 }
 
@@ -103,11 +102,10 @@ Status VcuLowering::AddNode(const Graph& graph, const StageAnalysis& analysis, c
     if (!analysis.accumulator_only[v]) continue;
     const Ref sum = SumRef(graph, analysis.accumulators[v][0]);
     if (Holds(sum)) {
-      if (i >= 32 || (node.def->accumulable >> i & 1) == 0) continue;
+      if (!HasOutput(node.def->accumulable, i)) continue;
       call.accumulate |= 1u << i;
-      auto variant = Cost(call);
-      OC_RETURN_IF_ERROR(variant.status());
-      if (!(*variant)->supported) {
+      OC_ASSIGN_OR_RETURN(const CostEntry variant, Cost(call));
+      if (!variant.supported) {
         call.accumulate &= ~(1u << i);
         continue;
       }
@@ -115,8 +113,8 @@ Status VcuLowering::AddNode(const Graph& graph, const StageAnalysis& analysis, c
     targets[i] = sum;
     direct.insert(v);
   }
-  OC_ASSIGN_OR_RETURN(const CostEntry* entry, Cost(call));
-  if (!entry->supported) {
+  OC_ASSIGN_OR_RETURN(const CostEntry entry, Cost(call));
+  if (!entry.supported) {
     return FailedPrecondition(
         "lower: ", CostKey(*call.def, call.attrs, call.input_types, call.accumulate, ""),
         " is not supported on ", context_.input.cluster.vcus[vcu_].kind);
@@ -126,17 +124,12 @@ Status VcuLowering::AddNode(const Graph& graph, const StageAnalysis& analysis, c
     const Value& value = graph.value(node.outputs[i]);
     int64_t bytes = value.type.bytes();
     if (value.opaque) {
-      OC_CHECK(opaque < entry->opaque_bytes.size(), call.def->name);
-      bytes = entry->opaque_bytes[opaque++];
+      OC_CHECK(opaque < entry.opaque_bytes.size(), call.def->name);
+      bytes = entry.opaque_bytes[opaque++];
     }
     call.outputs.push_back(SlotOf(out, targets[i], bytes, value.name));
   }
-  if (entry->workspace_bytes > 0) {
-    call.workspace =
-        SlotOf(out, {RefKind::kWorkspace, workspaces_++, ""}, entry->workspace_bytes, "workspace");
-  }
-  call.cost_key = CostKey(*call.def, call.attrs, call.input_types, call.accumulate, "");
-  out.segment.calls.push_back(std::move(call));
+  out.calls.push_back({std::move(call), entry.workspace_bytes});
 
   for (int v : direct) MarkHeld(SumRef(graph, analysis.accumulators[v][0]));
   return AddCombines(graph, analysis, node, update, out, direct);
@@ -176,6 +169,26 @@ Status VcuLowering::AddCombines(const Graph& graph, const StageAnalysis& analysi
   return OkStatus();
 }
 
+Status VcuLowering::AddCalls(std::vector<SizedCall> calls, bool update, Template& out) {
+  const std::string& kind = context_.input.cluster.vcus[vcu_].kind;
+  if (update) {
+    calls = MergeCalls(std::move(calls), [&](const Call& call) {
+      return TakesLists({call.def, call.attrs, call.input_types, call.accumulate}, kind,
+                        context_.input.costs);
+    });
+  }
+  for (SizedCall& sized : calls) {
+    Call& call = sized.call;
+    if (sized.workspace_bytes > 0) {
+      call.workspace =
+          SlotOf(out, {RefKind::kWorkspace, workspaces_++, ""}, sized.workspace_bytes, "workspace");
+    }
+    call.cost_key = CostKey(*call.def, call.attrs, call.input_types, call.accumulate, "");
+    out.segment.calls.push_back(std::move(call));
+  }
+  return OkStatus();
+}
+
 Status VcuLowering::BuildSegment(const Graph& graph, const StageAnalysis& analysis,
                                  const std::string& name, const std::vector<int>& nodes,
                                  bool update, Template& out) {
@@ -183,6 +196,7 @@ Status VcuLowering::BuildSegment(const Graph& graph, const StageAnalysis& analys
   for (int id : nodes) {
     OC_RETURN_IF_ERROR(AddNode(graph, analysis, graph.node(id), update, out));
   }
+  OC_RETURN_IF_ERROR(AddCalls(std::move(out.calls), update, out));
   out.index = static_cast<int>(program_.segments.size());
   program_.segments.push_back(out.segment);
   return OkStatus();

@@ -5,7 +5,6 @@
 #include <optional>
 #include <utility>
 
-#include "openclaw/graph/cost_key.h"
 #include "openclaw/partitioner/costs.h"
 
 namespace oc {
@@ -58,11 +57,10 @@ StatusOr<Simulation> Simulate(const Program& program, const ClusterSpec& cluster
     for (const Segment& segment : program.vcus[vcu].segments) {
       double seconds = 0;
       for (const Call& call : segment.calls) {
-        const std::string key = CostKey(*call.def, call.attrs, call.input_types, call.accumulate,
-                                        cluster.vcus[vcu].kind);
-        const CostEntry* entry = costs.Find(key);
-        if (entry == nullptr) return FailedPrecondition("simulate: no measured cost for ", key);
-        seconds += entry->seconds + options.call_overhead_seconds;
+        const auto cost = CostOf({call.def, call.attrs, call.input_types, call.accumulate},
+                                 cluster.vcus[vcu].kind, costs);
+        if (!cost.ok()) return Annotate(cost.status(), "simulate");
+        seconds += cost->seconds + options.call_overhead_seconds;
       }
       segment_seconds[vcu].push_back(seconds);
     }
@@ -138,9 +136,9 @@ void ForCalls(const Program& program, const ClusterSpec& cluster, const CostTabl
     for (size_t s = 0; s < v.segments.size(); ++s) {
       if (runs[s] == 0) continue;
       for (const Call& call : v.segments[s].calls) {
-        const CostEntry* entry = costs.Find(CostKey(*call.def, call.attrs, call.input_types,
-                                                    call.accumulate, cluster.vcus[vcu].kind));
-        if (entry != nullptr) f(vcu, call, *entry, runs[s]);
+        const auto cost = CostOf({call.def, call.attrs, call.input_types, call.accumulate},
+                                  cluster.vcus[vcu].kind, costs);
+        if (cost.ok()) f(vcu, call, *cost, runs[s]);
       }
     }
   }

@@ -57,8 +57,9 @@ void ShareMemory(const Graph& graph, StageAnalysis& a) {
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       const int out = node.outputs[i];
       int source = kNone;
-      if (i < def.updates.size() && def.updates[i] != kNone) {
-        source = node.inputs[def.updates[i]];
+      const int updated = UpdatedInput(def, node.attrs, node.inputs.size(), node.outputs.size(), i);
+      if (updated != kNone) {
+        source = node.inputs[updated];
       } else if (def.is_view) {
         source = node.inputs[0];
       } else if (i < def.reuse.size() && def.reuse[i] != kNone && !a.accumulator_only[out] &&

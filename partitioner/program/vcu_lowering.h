@@ -10,6 +10,7 @@
 
 #include "openclaw/partitioner/program/arena.h"
 #include "openclaw/partitioner/program/lower.h"
+#include "openclaw/partitioner/program/merge_calls.h"
 #include "openclaw/partitioner/program/stage_analysis.h"
 
 namespace oc {
@@ -46,6 +47,7 @@ struct LoweringContext {
   std::vector<const Graph*> graphs;  // per VCU: the input graph, in the VCU's compute type
   StageAnalysis analysis;
   StageAnalysis update_analysis;            // where there is an update graph
+  std::vector<std::string> update_homes;    // by value of the update graph (update_homes.h)
   std::vector<std::vector<WorkItem>> work;  // per VCU
   std::vector<Message> messages;
   std::vector<ReduceGroup> reduce_groups;
@@ -84,6 +86,7 @@ class VcuLowering {
   };
   struct Template {  // a segment with its slots' meanings
     Segment segment;
+    std::vector<SizedCall> calls;  // before they have their workspaces
     std::vector<Ref> refs;
     int index = kNone;  // in the program's segments
   };
@@ -111,7 +114,11 @@ class VcuLowering {
   int SlotOf(Template& t, const Ref& ref, int64_t bytes, const std::string& name);
   Ref RefOf(const Graph& graph, const StageAnalysis& analysis, int value, bool update) const;
   Ref ReducedRef(const std::string& name) const;
-  StatusOr<const CostEntry*> Cost(const Call& call) const;
+  StatusOr<CostEntry> Cost(const Call& call) const;
+  // Gives the calls their workspaces; those of an update are merged first (merge_calls.h).
+  Status AddCalls(std::vector<SizedCall> calls, bool update, Template& out);
+  std::vector<int> NormNodes(const Graph& update) const;
+  std::vector<int> UpdateNodes(const Graph& update) const;
   Status AddCombine(const char* op, const Ref& target, const Ref& source, const TensorType& type,
                     const Graph& graph, const Node& node, Template& out);
 

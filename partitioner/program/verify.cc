@@ -128,7 +128,7 @@ void Footprint(const Segment& segment, const Command& c, std::vector<Range>& rea
     }
     for (size_t o = 0; o < call.outputs.size(); ++o) {
       const int s = call.outputs[o];
-      if ((call.accumulate >> o & 1) != 0 && !written[s]) reads.push_back(c.slots[s]);
+      if (HasOutput(call.accumulate, o) && !written[s]) reads.push_back(c.slots[s]);
       written[s] = true;
       writes.push_back(c.slots[s]);
     }

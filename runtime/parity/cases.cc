@@ -5,7 +5,7 @@ namespace oc::parity {
 std::vector<OpCase> AllCases() {
   std::vector<OpCase> all;
   for (const auto& family : {ElementwiseCases(), ShapeCases(), ReduceCases(), ProductCases(),
-                             UpdateCases(), ImageCases(), SequenceCases()}) {
+                             UpdateCases(), OptimizerCases(), ImageCases(), SequenceCases()}) {
     all.insert(all.end(), family.begin(), family.end());
   }
   return all;

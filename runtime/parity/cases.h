@@ -10,6 +10,7 @@ std::vector<OpCase> ShapeCases();
 std::vector<OpCase> ReduceCases();
 std::vector<OpCase> ProductCases();
 std::vector<OpCase> UpdateCases();
+std::vector<OpCase> OptimizerCases();
 std::vector<OpCase> ImageCases();
 std::vector<OpCase> SequenceCases();
 

@@ -4,9 +4,12 @@ namespace oc::parity {
 namespace {
 
 const std::vector<Shape> kShapes = {{0}, {1}, {7}, {33}, {3, 5}, {129, 517}};
+
 const std::vector<DType> kWide = {DType::kF32, DType::kF64};
 
 Input Scalar(double value) { return Constant({}, value).As(DType::kF32); }
+
+Input Partials(int64_t n) { return Uniform({n}, 0, 1).As(DType::kF32); }
 
 void AddState(std::vector<OpCase>& cases) {
   for (const Shape& shape : kShapes) {
@@ -20,10 +23,39 @@ void AddState(std::vector<OpCase>& cases) {
                      .name = name,
                      .inputs = {Normal(shape), Normal(shape)},
                      .attrs = {{"rate", 0.1}}});
+    cases.push_back({.op = "ema",
+                     .name = name,
+                     .inputs = {Normal(shape), Normal(shape), Scalar(2)},
+                     .attrs = {{"decay", 0.9}},
+                     .dtypes = kWide});
+    cases.push_back({.op = "ema",
+                     .name = "first step " + name,
+                     .inputs = {Constant(shape, 0), Normal(shape), Scalar(1)},
+                     .attrs = {{"decay", 0.9}},
+                     .dtypes = kWide});
     cases.push_back({.op = "sum_squares", .name = name, .inputs = {Normal(shape)}});
     cases.push_back({.op = "sum_squares",
                      .name = "three " + name,
                      .inputs = {Normal(shape), Normal({4}), Normal({257})}});
+  }
+  cases.push_back({.op = "ema",
+                   .name = "list",
+                   .inputs = {Normal({7}), Normal({7}), Normal({33}), Normal({33}), Scalar(2)},
+                   .attrs = {{"decay", 0.999}},
+                   .dtypes = kWide});
+  // About whole chunks.
+  for (int64_t n : {int64_t{65536}, int64_t{65537}, int64_t{150000}}) {
+    cases.push_back({.op = "sum_squares", .name = absl::StrCat(n), .inputs = {Normal({n})}});
+  }
+  for (int64_t n : {0, 1, 3, 2000}) {
+    cases.push_back({.op = "sum_partials",
+                     .name = absl::StrCat(n),
+                     .inputs = {Partials(n)},
+                     .dtypes = kF32Only});
+    cases.push_back({.op = "sum_partials",
+                     .name = absl::StrCat("three with ", n),
+                     .inputs = {Partials(5), Partials(n), Partials(1)},
+                     .dtypes = kF32Only});
   }
   for (double sum : {0.0, 4.0, static_cast<double>(std::numeric_limits<float>::infinity())}) {
     cases.push_back({.op = "clip_factor",
@@ -39,46 +71,6 @@ void AddState(std::vector<OpCase>& cases) {
                      .attrs = {{"max_norm", 1.0}},
                      .dtypes = kF32Only});
   }
-}
-
-void AddSgd(std::vector<OpCase>& cases) {
-  for (const Shape& shape : kShapes) {
-    for (double decay : {0.0, 0.1}) {
-      const std::string name = absl::StrCat(shape.ToString(), " decay ", decay);
-      cases.push_back({.op = "sgd",
-                       .name = name,
-                       .inputs = {Normal(shape), Normal(shape), Scalar(0.1), Scalar(0.5)},
-                       .attrs = {{"weight_decay", decay}},
-                       .dtypes = kWide});
-      for (bool nesterov : {false, true}) {
-        cases.push_back(
-            {.op = "sgd",
-             .name = absl::StrCat(name, nesterov ? " nesterov" : " momentum"),
-             .inputs = {Normal(shape), Normal(shape), Scalar(0.1), Scalar(0.5), Normal(shape)},
-             .attrs = {{"momentum", 0.9}, {"nesterov", nesterov}, {"weight_decay", decay}},
-             .dtypes = kWide});
-      }
-    }
-  }
-}
-
-void AddAdamW(std::vector<OpCase>& cases) {
-  for (const Shape& shape : kShapes) {
-    for (double step : {1.0, 100.0}) {
-      cases.push_back(
-          {.op = "adamw",
-           .name = absl::StrCat(shape.ToString(), " step ", step),
-           .inputs = {Normal(shape), Normal(shape), Normal(shape), Uniform(shape, 0.1, 1),
-                      Scalar(1e-2), Scalar(step), Scalar(0.7)},
-           .attrs = {{"beta1", 0.9}, {"beta2", 0.95}, {"eps", 1e-8}, {"weight_decay", 0.1}},
-           .dtypes = kWide});
-    }
-  }
-  cases.push_back({.op = "adamw",
-                   .name = "from nothing",
-                   .inputs = {Normal({65}), Normal({65}), Constant({65}, 0), Constant({65}, 0),
-                              Scalar(1e-2), Scalar(1), Scalar(1)},
-                   .dtypes = kWide});
 }
 
 void AddDropout(std::vector<OpCase>& cases) {
@@ -103,8 +95,6 @@ void AddDropout(std::vector<OpCase>& cases) {
 std::vector<OpCase> UpdateCases() {
   std::vector<OpCase> cases;
   AddState(cases);
-  AddSgd(cases);
-  AddAdamW(cases);
   AddDropout(cases);
   return cases;
 }

@@ -60,7 +60,9 @@ int AliasOf(const OpDef& def, const OpRequest& request, int i, bool in_place) {
   const auto get = [&](const std::vector<int>& list) {
     return i < static_cast<int>(list.size()) ? list[static_cast<size_t>(i)] : -1;
   };
-  if (const int update = get(def.updates); update >= 0) return update;
+  const int update = UpdatedInput(def, request.attrs, request.inputs.size(), request.outputs.size(),
+                                  static_cast<size_t>(i));
+  if (update >= 0) return update;
   if (!in_place) return -1;
   const int reuse = get(def.reuse);
   if (reuse < 0 || reuse >= static_cast<int>(request.inputs.size())) return -1;
@@ -116,8 +118,8 @@ StatusOr<std::vector<Tensor>> OpRunner::Run(const std::string& op, const Attribu
       out.push_back(in[alias]);
       continue;
     }
-    const bool is_opaque = (def.opaque_outputs >> i & 1) != 0;
-    const bool adds = (options.accumulate >> i & 1) != 0;
+    const bool is_opaque = HasOutput(def.opaque_outputs, i);
+    const bool adds = HasOutput(options.accumulate, i);
     const TensorType& type = request.outputs[i];
     const int64_t bytes = is_opaque ? opaque[next_opaque++] : type.bytes();
     OC_ASSIGN_OR_RETURN(Operand o,
@@ -144,7 +146,7 @@ StatusOr<std::vector<Tensor>> OpRunner::Run(const std::string& op, const Attribu
       CheckUntouched(*queue, *done, workspace, true, absl::StrCat(op, " workspace"), &scratch));
   for (size_t i = 0; i < request.outputs.size(); ++i) {
     results.emplace_back(request.outputs[i]);
-    const bool is_opaque = (def.opaque_outputs >> i & 1) != 0;
+    const bool is_opaque = HasOutput(def.opaque_outputs, i);
     if (is_opaque) continue;  // the device's own bytes: not for others to read
     std::memcpy(results[i].bytes().data(), after[home[i]].data() + operands[home[i]].range.offset,
                 results[i].bytes().size());

@@ -130,7 +130,8 @@ class Interpreter {
       OC_RETURN_IF_ERROR(Allocate(v.id, v.opaque ? opaque[next_opaque++] : v.type.bytes()));
       out.push_back(Range(v.id));
       // State that is updated in place: in a copy here, so that the old value stays.
-      const int updates = i < node.def->updates.size() ? node.def->updates[i] : -1;
+      const int updates =
+          UpdatedInput(*node.def, node.attrs, node.inputs.size(), node.outputs.size(), i);
       if (updates < 0) continue;
       OC_RETURN_IF_ERROR(queue_->Copy(out[i], in[updates]));
       in[updates] = out[i];

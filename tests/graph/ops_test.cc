@@ -54,7 +54,8 @@ TEST(ShapeRules, KeepNamedDimensions) {
   EXPECT_EQ(Infer("reduce_max", {"f32[B, T]"}, {{"axes", Ints{1}}, {"keep_dims", true}}),
             "f32[B, 1]");
   EXPECT_EQ(Infer("reduce_mean", {"f32[B, T]"}), "f32[]");
-  EXPECT_EQ(Infer("sum_squares", {"f32[B, T]", "bf16[3]"}), "f32[]");
+  EXPECT_EQ(Infer("sum_squares", {"f32[256, 257]", "bf16[3]"}), "f32[2]");
+  EXPECT_EQ(Infer("sum_partials", {"f32[2]", "f32[1]"}), "f32[]");
 }
 
 TEST(ShapeRules, SayWhatDoesNotFit) {
@@ -96,7 +97,7 @@ TEST(ShapeRules, SayWhatDoesNotFit) {
   EXPECT_THAT(Infer("dropout", {"f32[3]", "i64[4]"}, {{"p", 1.0}, {"stream", int64_t{0}}}),
               HasSubstr("0 <= p < 1"));
   EXPECT_THAT(Infer("sgd", {"f32[3]", "f32[3]", "f32[]", "f32[]"}, {{"momentum", 0.9}}),
-              HasSubstr("needs a buffer"));
+              HasSubstr("sgd takes 3 of each tensor and 2 that all share"));
   EXPECT_THAT(Infer("clip_factor", {"f32[]"}, {{"max_norm", 0.0}}), HasSubstr("positive"));
   EXPECT_THAT(Infer("reluu", {"f32[3]"}), HasSubstr("did you mean 'relu'"));
   EXPECT_THAT(Infer("relu", {"f32[3]"}, {{"slope", 0.1}}), HasSubstr("unknown attribute slope"));

@@ -105,8 +105,9 @@ void ExpectRefused(const ScheduleConfig& schedule, absl::StatusCode code,
 }
 
 TEST(CheckSchedule, NamesTheKeyAndTheValue) {
-  ExpectRefused(Make("step"), absl::StatusCode::kUnimplemented,
-                "optimizer.schedule.name 'step'; there are constant, linear, cosine");
+  ExpectRefused(Make("one_cycle"), absl::StatusCode::kUnimplemented,
+                "optimizer.schedule.name 'one_cycle'; there are constant, linear, cosine, "
+                "polynomial, wsd, step");
   ExpectRefused(Make(""), absl::StatusCode::kUnimplemented, "optimizer.schedule.name ''");
   ExpectRefused(Make("cosine", -1), absl::StatusCode::kInvalidArgument,
                 "optimizer.schedule.warmup_steps -1");

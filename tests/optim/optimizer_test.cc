@@ -471,7 +471,7 @@ void ExpectRefused(const OptimizerConfig& config, absl::StatusCode code,
 
 TEST(FromConfig, NamesTheKeyAndTheValueThatItRefuses) {
   ExpectRefused({.name = "adamm"}, absl::StatusCode::kUnimplemented,
-                "optimizer.name 'adamm'; there are sgd, adamw");
+                "optimizer.name 'adamm'; there are sgd, adam, adamw, lamb, adafactor, lion, muon");
   ExpectRefused({.betas = {0.9}}, absl::StatusCode::kInvalidArgument,
                 "optimizer.betas has 1 values, adamw takes 2");
   ExpectRefused({.betas = {0.9, 0.99, 0.999}}, absl::StatusCode::kInvalidArgument,

@@ -14,6 +14,8 @@ void RegisterNative(KernelRegistry& registry) {
   RegisterReduce(registry);
   RegisterDropout(registry);
   RegisterOptimizer(registry);
+  RegisterNormSums(registry);
+  RegisterAdafactor(registry);
   RegisterPool2d(registry);
   RegisterBatchNorm(registry);
 }

@@ -1,4 +1,4 @@
-// State in place, optimizers, dropout. P: the elements of what is changed, G: of gradients and of
+// State in place, norms, dropout. P: the elements of what is changed, G: of gradients and of
 // what state takes up.
 #ifdef P
 __kernel void accumulate(ARG(P, state), ARG(G, x), ARG(P, y), idx n) {
@@ -19,51 +19,33 @@ __kernel void lerp(ARG(P, state), ARG(G, x), ARG(P, y), idx n, float rate) {
   STORE(P, y, i, before + rate * (LOAD(G, x, i) - before));
 }
 
-__kernel void sgd(ARG(P, p), ARG(G, g), ARG(float, lr), ARG(float, clip),
-                  ARG(P, buffer), ARG(P, new_p), ARG(P, new_buffer), idx n,
-                  float momentum, float decay, int nesterov, int has_buffer) {
-  USE(P, p);
-  USE(G, g);
-  USE(float, lr);
-  USE(float, clip);
-  USE(P, buffer);
-  USE(P, new_p);
-  USE(P, new_buffer);
+// The first step's x as it is.
+__kernel void ema(ARG(P, average), ARG(G, x), ARG(float, step), ARG(P, y), idx n, float rate) {
+  USE(P, average);
+  USE(G, x);
+  USE(float, step);
+  USE(P, y);
   const idx i = (idx)get_global_id(0);
   if (i >= n) return;
-  const float before = LOAD(P, p, i);
-  float step = clip[0] * LOAD(G, g, i) + decay * before;
-  if (has_buffer) {
-    const float kept = momentum * LOAD(P, buffer, i) + step;
-    step = nesterov ? step + momentum * kept : kept;
-    STORE(P, new_buffer, i, kept);
-  }
-  STORE(P, new_p, i, before - lr[0] * step);
+  const float before = LOAD(P, average, i), next = LOAD(G, x, i);
+  STORE(P, y, i, step[0] < 1.5f ? next : before + rate * (next - before));
 }
+#endif
 
-__kernel void adamw(ARG(P, p), ARG(G, g), ARG(P, m), ARG(P, v), ARG(float, lr),
-                    ARG(float, clip), ARG(float, corrections), ARG(P, new_p),
-                    ARG(P, new_m), ARG(P, new_v), idx n, float beta1, float rest1,
-                    float beta2, float rest2, float eps, float decay) {
-  USE(P, p);
-  USE(G, g);
-  USE(P, m);
-  USE(P, v);
-  USE(float, lr);
-  USE(float, clip);
-  USE(float, corrections);
-  USE(P, new_p);
-  USE(P, new_m);
-  USE(P, new_v);
-  const idx i = (idx)get_global_id(0);
-  if (i >= n) return;
-  const float before = LOAD(P, p, i), gradient = clip[0] * LOAD(G, g, i);
-  const float mean = beta1 * LOAD(P, m, i) + rest1 * gradient;
-  const float square = beta2 * LOAD(P, v, i) + rest2 * gradient * gradient;
-  const float update = mean / corrections[0] / (sqrt(square / corrections[1]) + eps);
-  STORE(P, new_p, i, before - lr[0] * decay * before - lr[0] * update);
-  STORE(P, new_m, i, mean);
-  STORE(P, new_v, i, square);
+#ifdef T
+// A group a chunk.
+__kernel void chunk_squares(ARG(T, x), ARG(float, y), idx n, idx chunk) {
+  USE(T, x);
+  USE(float, y);
+  __local acc scratch[ROW];
+  const idx group = (idx)get_group_id(0), end = min(n, (group + 1) * chunk);
+  acc sum = 0;
+  for (idx i = group * chunk + (idx)get_local_id(0); i < end; i += ROW) {
+    const float value = LOAD(T, x, i);
+    sum += (acc)value * value;
+  }
+  sum = group_sum_acc(sum, scratch);
+  if (get_local_id(0) == 0) y[group] = (float)sum;
 }
 #endif
 
@@ -73,14 +55,15 @@ __kernel void clip_factor(ARG(float, sum), ARG(float, y), float limit) {
   if (get_global_id(0) == 0) y[0] = isinf(limit) ? 1 : fmin(1.0f, limit / (sqrt(sum[0]) + 1e-6f));
 }
 
-// 1 - beta^step of both betas, once for all elements. log_beta: nothing cancels.
-__kernel void adamw_corrections(ARG(float, step), ARG(float, corrections), float log_beta1,
-                                float log_beta2) {
-  USE(float, step);
-  USE(float, corrections);
-  if (get_global_id(0) != 0) return;
-  corrections[0] = -expm1(step[0] * log_beta1);
-  corrections[1] = -expm1(step[0] * log_beta2);
+// One group.
+__kernel void sum_partials(ARG(float, partials), ARG(float, y), idx n, int accumulate) {
+  USE(float, partials);
+  USE(float, y);
+  __local acc scratch[ROW];
+  acc sum = 0;
+  for (idx i = (idx)get_local_id(0); i < n; i += ROW) sum += partials[i];
+  sum = group_sum_acc(sum, scratch);
+  if (get_local_id(0) == 0) y[0] = accumulate ? y[0] + (float)sum : (float)sum;
 }
 
 // Philox4x32-10, bit for bit as core/rng.h has it: word `index` of `stream`.

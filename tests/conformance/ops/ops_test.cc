@@ -89,7 +89,7 @@ class CaseRun {
     error = Compare("misaligned: ", {.misalign = 24});
     if (error.empty() && !def_->reuse.empty()) error = Compare("in place: ", {.in_place = true});
     for (uint32_t bit = 0; error.empty() && bit < expected_.size(); ++bit) {
-      if ((def_->accumulable >> bit & 1) != 0) error = CompareAccumulating(bit);
+      if (HasOutput(def_->accumulable, bit)) error = CompareAccumulating(bit);
     }
     return error;
   }
