@@ -137,7 +137,7 @@ void ForCalls(const Program& program, const ClusterSpec& cluster, const CostTabl
       if (runs[s] == 0) continue;
       for (const Call& call : v.segments[s].calls) {
         const auto cost = CostOf({call.def, call.attrs, call.input_types, call.accumulate},
-                                  cluster.vcus[vcu].kind, costs);
+                                 cluster.vcus[vcu].kind, costs);
         if (cost.ok()) f(vcu, call, *cost, runs[s]);
       }
     }
