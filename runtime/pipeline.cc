@@ -456,10 +456,12 @@ StatusOr<StepResult> ElasticPipeline::Step(const Batch& batch) {
   const bool finite = std::isfinite(result.metrics["grad_norm_sq"]);
   if (scaler_.has_value()) {
     result.skipped = !finite;
-    OC_RETURN_IF_ERROR(Annotate(scaler_->Update(finite),
-                                absl::StrCat("step ", result.step, ", loss ", result.loss)));
+    const Status scaled = scaler_->Update(finite);
+    if (!scaled.ok()) return ExplainNonFinite(result, host, std::string(scaled.message()));
   } else if (!finite || !std::isfinite(result.loss)) {
-    return ExplainNonFinite(result, host);
+    return ExplainNonFinite(
+        result, host,
+        "look at the data of this step, lower the learning rate, or set optimizer.clip_norm");
   }
   ++step_;
   result.stop = result.metrics["stop"] > 0;
@@ -474,7 +476,8 @@ StatusOr<StepResult> ElasticPipeline::Step(const Batch& batch) {
 
 // The step is run again with a look at every value. Of what the VCUs find, the first to be computed
 // is told: the rest follows from it.
-Status ElasticPipeline::ExplainNonFinite(const StepResult& step, TrainHost& host) {
+Status ElasticPipeline::ExplainNonFinite(const StepResult& step, TrainHost& host,
+                                         const std::string& advice) {
   std::string mine;
   double first = std::numeric_limits<double>::infinity();
   auto found = executor_->FindNonFinite(host);
@@ -506,10 +509,8 @@ Status ElasticPipeline::ExplainNonFinite(const StepResult& step, TrainHost& host
     }
     if (!where.empty()) absl::StrAppend(&text, "; first: ", where);
   }
-  return FailedPrecondition(text,
-                            ". The update was left out, and checkpoints are those of good "
-                            "steps: look at the data of this step, lower the learning rate, "
-                            "or set optimizer.clip_norm");
+  return FailedPrecondition(text, ". The update was left out, and checkpoints are those of good ",
+                            "steps: ", advice);
 }
 
 }  // namespace oc

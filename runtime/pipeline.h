@@ -189,8 +189,8 @@ class ElasticPipeline {
   // the moving averages.
   enum class ReadWhat { kAll, kModel, kAverages };
   Status ReadState(const class Checkpoint& checkpoint, ReadWhat what);
-  // The error of a step whose loss or gradients are not finite.
-  Status ExplainNonFinite(const StepResult& step, TrainHost& host);
+  // The error of a step whose loss or gradients are not finite: where that began, and `advice`.
+  Status ExplainNonFinite(const StepResult& step, TrainHost& host, const std::string& advice);
   // Updates so far: skipped steps are none.
   int64_t updates() const { return step_ - (scaler_.has_value() ? scaler_->state().skipped : 0); }
   // Whether the step arenas hold the gradients of the last training step.

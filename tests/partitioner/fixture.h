@@ -1,12 +1,15 @@
-// Plans without hardware: models with made-up costs on made-up clusters.
+// Plans without hardware: models with made-up costs on made-up clusters. `dtypes_of_last`: what the
+// last VCU has; empty: all.
 #pragma once
 
 #include <gtest/gtest.h>
 
+#include "openclaw/graph/amp.h"
 #include "openclaw/graph/autodiff.h"
 #include "openclaw/graph/models/models.h"
 #include "openclaw/graph/passes.h"
 #include "openclaw/optim/optimizer.h"
+#include "openclaw/partitioner/compute_types.h"
 #include "openclaw/partitioner/costs.h"
 #include "openclaw/partitioner/partition.h"
 #include "openclaw/partitioner/program/verify.h"
@@ -44,12 +47,15 @@ struct Planned {
 };
 
 inline Planned PlanModel(StatusOr<Graph> model, int depth, int replicas, int micro_batches,
-                         const std::string& schedule = "1f1b", bool recompute = false) {
+                         const std::string& schedule = "1f1b", bool recompute = false,
+                         const AmpOptions& amp = {}, std::vector<DType> dtypes_of_last = {}) {
   Planned p;
   EXPECT_TRUE(model.ok()) << model.status();
   auto bound = model->Bind({{"B", 4}});
   EXPECT_TRUE(bound.ok()) << bound.status();
-  auto joint = Differentiate(*bound);
+  auto forward = ApplyAmp(*bound, amp);
+  EXPECT_TRUE(forward.ok()) << forward.status();
+  auto joint = Differentiate(*forward);
   EXPECT_TRUE(joint.ok()) << joint.status();
   p.joint = std::move(joint).value();
   PassOptions passes;
@@ -60,6 +66,13 @@ inline Planned PlanModel(StatusOr<Graph> model, int depth, int replicas, int mic
   p.update = std::move(update).value();
   p.cluster = MakeCluster(depth * replicas);
   AddCosts(p.joint, &p.update, p.costs);
+  if (!dtypes_of_last.empty()) {
+    VcuSpec& last = p.cluster.vcus.back();
+    last.dtypes = std::move(dtypes_of_last);
+    last.kind = "limited/1t";
+    TypedGraphs typed(p.joint);
+    AddCosts(**typed.In(*ComputeTypeFor(p.joint, last)), &p.update, p.costs, last.kind);
+  }
   PartitionOptions options{.micro_batch = 4,
                            .global_batch = 4 * micro_batches,
                            .pipeline_depth = depth,

@@ -98,6 +98,23 @@ TEST_F(VerifyTest, OutOfBounds) {
   ExpectRejected("bounds");
 }
 
+// An update runs where the gradients' norm is finite: that is read, and known by then.
+TEST_F(VerifyTest, ConditionOfAnUpdate) {
+  const Program original = program();
+  const int update = Find(0, CommandKind::kCompute, "update");
+  EXPECT_EQ(program().vcus[0].commands[update].predicate, "grad_norm_sq");
+  program().vcus[0].commands[update].predicate = "no_such_metric";
+  ExpectRejected("structure");
+  program() = original;
+  const int feed = Find(0, CommandKind::kFeed);
+  program().vcus[0].commands[feed].predicate = "grad_norm_sq";
+  ExpectRejected("structure");
+  program() = original;
+  program().vcus[0].metrics.offset += 4096;
+  program().vcus[0].step_bytes += 8192;
+  ExpectRejected("footprint");
+}
+
 TEST_F(VerifyTest, WaitRemoved) {
   // Every wait is there for a reason: without any one of them there is a race, or something
   // undefined.
