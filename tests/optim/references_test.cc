@@ -94,10 +94,10 @@ const std::map<std::string, HybridOptimizer>& Cases() {
       {"lamb", Lamb{.lr = 0.01, .weight_decay = 0.1}},
       {"lion", Lion{.lr = 0.001, .weight_decay = 0.1}},
       {"adafactor", Adafactor{.lr = 0.02, .weight_decay = 0.1}},
-      {"adafactor d", {Adafactor{.lr = 0.02, .beta2_decay = -0.6, .eps2 = 1e-2, .d = 1.5}, clipped}},
+      {"adafactor d",
+       {Adafactor{.lr = 0.02, .beta2_decay = -0.6, .eps2 = 1e-2, .d = 1.5}, clipped}},
       {"muon",
-       Muon{.lr = 0.02,
-            .adamw = {.lr = 0.003, .beta1 = 0.9, .beta2 = 0.95, .weight_decay = 0.05}}},
+       Muon{.lr = 0.02, .adamw = {.lr = 0.003, .beta1 = 0.9, .beta2 = 0.95, .weight_decay = 0.05}}},
       {"muon rms",
        {Muon{.lr = 0.01,
              .momentum = 0.9,
@@ -147,12 +147,11 @@ class Trainer {
     std::map<std::string, Tensor> inputs = variables_;
     for (const Variable& p : update_.parameters) {
       const Value& value = update_.value(p.value);
-      inputs["grad." + value.name] =
-          Values(absl::StrCat(value.name, "@", step), value.type, 0.125);
+      inputs["grad." + value.name] = Values(absl::StrCat(value.name, "@", step), value.type, 0.125);
     }
     const auto scalar = [](double v) { return Tensor::Of<float>({}, {static_cast<float>(v)}); };
-    inputs["lr"] = scalar(
-        LearningRate(optimizer_.options().schedule, optimizer_.lr(), step, kSteps));
+    inputs["lr"] =
+        scalar(LearningRate(optimizer_.options().schedule, optimizer_.lr(), step, kSteps));
     inputs["step"] = scalar(step + 1);
     inputs["grad_norm_sq"] = scalar(0);
     if (optimizer_.options().clip_norm > 0) {
@@ -223,9 +222,7 @@ INSTANTIATE_TEST_SUITE_P(Optimizers, OptimizerReferences, ::testing::ValuesIn(Ca
                            return name;
                          });
 
-TEST(References, EveryCaseIsRun) {
-  EXPECT_EQ(References()["optimizers"].size(), Cases().size());
-}
+TEST(References, EveryCaseIsRun) { EXPECT_EQ(References()["optimizers"].size(), Cases().size()); }
 
 TEST(References, SchedulesArePyTorchs) {
   const ScheduleConfig linear = {.name = "linear", .final_ratio = 0.2};

@@ -163,8 +163,8 @@ class PatchConvolution : public HostKernel {
 bool SuitsPatches(const ConvGeometry& g) {
   constexpr int64_t kMinChannels = 32, kSmallImage = 16;
   if (ActiveIsa() == Isa::kNone || g.groups != 1) return false;
-  // The library's (2.6.3) gradient of bf16 images is wrong for one tap and a number of channels that
-  // is no multiple of its blocks.
+  // The library's (2.6.3) gradient of bf16 images is wrong for one tap and a number of channels
+  // that is no multiple of its blocks.
   constexpr int64_t kBlock = 16;
   if (g.dtype == DType::kBF16 && g.kind == Kind::kGradInput && HasOneTap(g) &&
       (g.in % kBlock != 0 || g.out % kBlock != 0)) {
