@@ -1,10 +1,12 @@
 // Products and convolutions of the cpu leaf, as the example models have them, against oneDNN called
 // directly: a primitive of its own with as many OpenMP threads as the leaf has workers, plain NHWC
-// and row-major operands, weights of convolutions already in the form that oneDNN likes, which the
-// leaf has to bring them into. A ratio above 1: the leaf is faster.
+// and row-major operands. Weights of convolutions are already in the form that oneDNN likes, which
+// the leaf has to bring them into: a peer that held them so all the time. With --plain-weights they
+// are plain on both sides, and oneDNN's reorder is part of its call. A ratio above 1: the leaf is
+// faster.
 //
 //   build/bin/cpu_ops [threads, default 1 and 2] [f32|bf16, default f32] [--rounds=15]
-//                     [--json=FILE] [part of a name]
+//                     [--plain-weights] [--json=FILE] [part of a name]
 #include <omp.h>
 #include <sched.h>
 
@@ -48,8 +50,13 @@ struct Case {
 // oneDNN called directly on the operands of one request.
 class Direct {
  public:
-  Direct(const OpRequest& request, const std::vector<void*>& inputs, void* output)
-      : engine_(dnnl::engine::kind::cpu, 0), stream_(engine_), in_(inputs), out_(output) {
+  Direct(const OpRequest& request, const std::vector<void*>& inputs, void* output,
+         bool plain_weights)
+      : engine_(dnnl::engine::kind::cpu, 0),
+        stream_(engine_),
+        in_(inputs),
+        out_(output),
+        plain_weights_(plain_weights) {
     type_ = request.inputs[0].dtype == DType::kF32 ? dnnl::memory::data_type::f32
                                                    : dnnl::memory::data_type::bf16;
     const std::string& op = request.def->name;
@@ -60,7 +67,9 @@ class Direct {
     }
   }
   void Run() {
+    if (before_) before_.execute(stream_, weights_args_);
     primitive_.execute(stream_, args_);
+    if (after_) after_.execute(stream_, weights_args_);
     stream_.wait();
   }
 
@@ -125,7 +134,7 @@ class Direct {
 #endif
     if (forward) {
       Finish(Forward(f), {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST},
-             {Memory(xd, in_[0]), dnnl::memory(f.weights_desc(), engine_), Memory(yd, out_)});
+             {Memory(xd, in_[0]), dnnl::memory(f.weights_desc(), engine_), Memory(yd, out_)}, w);
     } else if (grad_input) {
 #if DNNL_VERSION_MAJOR >= 3
       const Data::primitive_desc d(engine_, kAlgorithm, xd, wd, yd, stride, before, after, f);
@@ -133,24 +142,35 @@ class Direct {
       const Data::primitive_desc d({kAlgorithm, xd, wd, yd, stride, before, after}, engine_, f);
 #endif
       Finish(Data(d), {DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_DST},
-             {Memory(xd, out_), dnnl::memory(d.weights_desc(), engine_), Memory(yd, in_[0])});
+             {Memory(xd, out_), dnnl::memory(d.weights_desc(), engine_), Memory(yd, in_[0])}, w);
     } else {
 #if DNNL_VERSION_MAJOR >= 3
       const Weights::primitive_desc d(engine_, kAlgorithm, xd, wd, yd, stride, before, after, f);
 #else
       const Weights::primitive_desc d({kAlgorithm, xd, wd, yd, stride, before, after}, engine_, f);
 #endif
-      Finish(
-          Weights(d), {DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_DST},
-          {Memory(xd, in_[1]), dnnl::memory(d.diff_weights_desc(), engine_), Memory(yd, in_[0])});
+      Finish(Weights(d), {DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_DST},
+             {Memory(xd, in_[1]), dnnl::memory(d.diff_weights_desc(), engine_), Memory(yd, in_[0])},
+             w);
     }
   }
 
-  void Finish(dnnl::primitive primitive, std::vector<int> roles,
-              std::vector<dnnl::memory> operands) {
+  // Between the plain weights and the primitive's, its operand 1.
+  void Reorder(const Shape& w, bool is_output, const dnnl::memory& own) {
+    const dnnl::memory plain = Memory({w.sizes(), type_, Tag::oihw}, is_output ? out_ : in_[1]);
+    if (!plain_weights_ || plain.get_desc() == own.get_desc()) return;
+    const dnnl::memory& from = is_output ? own : plain;
+    const dnnl::memory& to = is_output ? plain : own;
+    (is_output ? after_ : before_) = dnnl::reorder(from, to);
+    weights_args_ = {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}};
+  }
+
+  void Finish(dnnl::primitive primitive, std::vector<int> roles, std::vector<dnnl::memory> operands,
+              const Shape& w) {
     primitive_ = std::move(primitive);
     // Memory that nobody filled may hold denormal numbers, which are slow.
     std::memset(operands[1].get_data_handle(), 0, operands[1].get_desc().get_size());
+    Reorder(w, roles[1] == DNNL_ARG_DIFF_WEIGHTS, operands[1]);
     for (size_t i = 0; i < roles.size(); ++i) args_.emplace(roles[i], operands[i]);
   }
 
@@ -158,9 +178,10 @@ class Direct {
   dnnl::stream stream_;
   std::vector<void*> in_;
   void* out_;
+  bool plain_weights_;
   dnnl::memory::data_type type_;
-  dnnl::primitive primitive_;
-  Args args_;
+  dnnl::primitive primitive_, before_, after_;  // those that reorder weights: empty for none
+  Args args_, weights_args_;
 };
 
 std::vector<int> AllowedCores() {
@@ -178,7 +199,7 @@ double Flops(const OpDef& def, const OpRequest& request) {
   return def.cost({request.inputs, request.attrs}, request.outputs).flops;
 }
 
-void Run(const Case& c, const KernelRegistry& registry, int threads, int rounds,
+void Run(const Case& c, const KernelRegistry& registry, int threads, int rounds, bool plain_weights,
          benchmarks::Ratios& ratios) {
   OpRequest request;
   const std::shared_ptr<const OpRegistry> ops = BuiltinOps();
@@ -226,7 +247,7 @@ void Run(const Case& c, const KernelRegistry& registry, int threads, int rounds,
     omp_set_num_threads(threads);
     // Of one thread both sides run on one core.
     if (threads == 1) pool.BindCaller();
-    Direct peer(request, raw, out[0]);
+    Direct peer(request, raw, out[0], plain_weights);
     // The first round of each side is not counted.
     for (int round = 0; round <= rounds; ++round) {
       direct.Sample([&](int n) {
@@ -323,10 +344,13 @@ int main(int argc, char** argv) {
   oc::DType type = oc::DType::kF32;
   std::string part, json;
   int rounds = 15;
+  bool plain_weights = false;
   for (int i = 1; i < argc; ++i) {
     const std::string arg = argv[i];
     if (arg.rfind("--rounds=", 0) == 0) {
       rounds = std::max(1, std::atoi(arg.c_str() + 9));
+    } else if (arg == "--plain-weights") {
+      plain_weights = true;
     } else if (arg.rfind("--json=", 0) == 0) {
       json = arg.substr(7);
     } else if (arg == "bf16") {
@@ -346,7 +370,8 @@ int main(int argc, char** argv) {
   oc::benchmarks::Ratios ratios;
   for (const int t : threads) {
     for (const oc::Case& c : oc::Cases(type)) {
-      if (c.name.find(part) != std::string::npos) oc::Run(c, registry, t, rounds, ratios);
+      if (c.name.find(part) == std::string::npos) continue;
+      oc::Run(c, registry, t, rounds, plain_weights, ratios);
     }
   }
   ratios.PrintSummary("oneDNN");

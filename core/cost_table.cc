@@ -21,6 +21,7 @@ std::string CostTable::ToJson() const {
                  {"workspace_bytes", e.workspace_bytes},
                  {"opaque_bytes", e.opaque_bytes},
                  {"supported", e.supported}};
+    if (e.host_bytes > 0) list[key]["host_bytes"] = e.host_bytes;
     if (!e.substitute.empty()) list[key]["substitute"] = e.substitute;
   }
   return json{{"format", "openclaw-profile"}, {"version", 1}, {"entries", std::move(list)}}.dump(
@@ -42,7 +43,7 @@ StatusOr<CostTable> CostTable::FromJson(const std::string& text) {
     for (const auto& [key, e] : entries.items()) {
       table.Set(key, {e.at("seconds").get<double>(), e.at("workspace_bytes").get<int64_t>(),
                       e.at("opaque_bytes").get<std::vector<int64_t>>(), e.value("supported", true),
-                      e.value("substitute", "")});
+                      e.value("host_bytes", int64_t{0}), e.value("substitute", "")});
     }
   } catch (const json::exception& e) {
     return DataLoss("profile: damaged: ", e.what());

@@ -18,6 +18,7 @@ struct CostEntry {
   int64_t workspace_bytes = 0;
   std::vector<int64_t> opaque_bytes;  // one for each opaque output, in order
   bool supported = true;              // false: the device has no such variant (adding to an output)
+  int64_t host_bytes = 0;             // memory of the host that it uses besides
   std::string substitute;             // what stands in for a kernel that the device lacks
 };
 

@@ -62,6 +62,9 @@ class PreparedOp {
   virtual std::vector<int64_t> opaque_bytes() const { return {}; }
   // Which code runs it: "onednn", "cpu", "reference", ...
   virtual const char* implementation() const = 0;
+  // Memory of the host that it uses while it runs, where that is not the device's. One op of a
+  // slice has it at a time, so that the largest counts.
+  virtual int64_t host_bytes() const { return 0; }
   // Where the device has no kernel of its own: what stands in for it (devices/substitute.h), for
   // plans and reports; else empty.
   virtual std::string substitute() const { return {}; }
@@ -142,6 +145,7 @@ struct DeviceInfo {
   std::string leaf;   // "cpu"
   std::string model;  // "avx512_bf16"
   int threads = 1;    // hardware threads this process may use
+  // The logical processors of the host that it computes with, if it does.
   std::vector<int> cores;
   int64_t memory_bytes = 0;
 };
@@ -158,6 +162,8 @@ class Device {
 struct DeviceLeaf {
   std::string name;
   std::function<StatusOr<std::vector<std::unique_ptr<Device>>>()> discover;
+  // What only stands in for a device or models one: `cluster: auto` does not take it.
+  bool by_name_only = false;
 };
 
 class DeviceRegistry {

@@ -1,16 +1,43 @@
 #include "openclaw/devices/substitute.h"
 
+#include <mutex>
+
 #include "openclaw/devices/substitute_ops.h"
 
 namespace oc {
 namespace {
+
+// What an op on the host ended with is known to the queue here, not to the device's.
+class SubstituteEvent : public Event {
+ public:
+  explicit SubstituteEvent(std::unique_ptr<Event> event) : event_(std::move(event)) {}
+  bool Ready() const override { return event_->Ready(); }
+  Status Wait(double timeout_seconds) override {
+    OC_RETURN_IF_ERROR(event_->Wait(timeout_seconds));
+    return status();
+  }
+  Event& of_device() { return *event_; }
+  void Set(const Status& status) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    status_ = status;
+  }
+  Status status() const {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return status_;
+  }
+
+ private:
+  const std::unique_ptr<Event> event_;
+  mutable std::mutex mutex_;
+  Status status_;
+};
 
 class SubstituteQueue : public Queue {
  public:
   explicit SubstituteQueue(std::unique_ptr<Queue> queue) : queue_(std::move(queue)) {}
   Status Enqueue(PreparedOp& op, std::span<const BufferRange> inputs,
                  std::span<const BufferRange> outputs, BufferRange workspace) override {
-    return EnqueueAny(*queue_, op, inputs, outputs, workspace);
+    return Keep(EnqueueAny(*queue_, op, inputs, outputs, workspace));
   }
   Status CopyFromHost(BufferRange to, std::span<const std::byte> from) override {
     return queue_->CopyFromHost(to, from);
@@ -19,11 +46,26 @@ class SubstituteQueue : public Queue {
     return queue_->CopyToHost(to, from);
   }
   Status Copy(BufferRange to, BufferRange from) override { return queue_->Copy(to, from); }
-  Status Record(Event& event) override { return queue_->Record(event); }
-  Status WaitFor(Event& event) override { return queue_->WaitFor(event); }
+  Status Record(Event& event) override {
+    auto& own = static_cast<SubstituteEvent&>(event);
+    own.Set(first_error_);
+    return queue_->Record(own.of_device());
+  }
+  Status WaitFor(Event& event) override {
+    auto& own = static_cast<SubstituteEvent&>(event);
+    OC_RETURN_IF_ERROR(Keep(own.status()));
+    return queue_->WaitFor(own.of_device());
+  }
 
  private:
+  // The first error stays: events recorded later carry it.
+  Status Keep(Status status) {
+    if (first_error_.ok()) first_error_ = status;
+    return status;
+  }
+
   std::unique_ptr<Queue> queue_;
+  Status first_error_;
 };
 
 class SubstituteSlice : public Slice {
@@ -41,7 +83,10 @@ class SubstituteSlice : public Slice {
     OC_ASSIGN_OR_RETURN(auto queue, slice_->CreateQueue(name));
     return std::make_unique<SubstituteQueue>(std::move(queue));
   }
-  StatusOr<std::unique_ptr<Event>> CreateEvent() override { return slice_->CreateEvent(); }
+  StatusOr<std::unique_ptr<Event>> CreateEvent() override {
+    OC_ASSIGN_OR_RETURN(auto event, slice_->CreateEvent());
+    return std::unique_ptr<Event>(std::make_unique<SubstituteEvent>(std::move(event)));
+  }
   std::span<std::byte> HostView(BufferRange range) override { return slice_->HostView(range); }
   int64_t HighWater(const Buffer& buffer) const override { return slice_->HighWater(buffer); }
 

@@ -251,6 +251,7 @@ class HostOp : public SubstituteOp {
       : host_(host), staging_(std::move(staging)), timeout_seconds_(timeout_seconds) {}
 
   Status Init(const OpRequest& request, Slice& device) {
+    name_ = ToString(request);
     OC_ASSIGN_OR_RETURN(op_, host_.Prepare(request));
     OC_ASSIGN_OR_RETURN(queue_, host_.CreateQueue("substitute"));
     OC_ASSIGN_OR_RETURN(done_, host_.CreateEvent());
@@ -268,6 +269,7 @@ class HostOp : public SubstituteOp {
       outputs_.push_back(updated >= 0 ? inputs_[updated] : place(request.outputs[i].bytes()));
     }
     workspace_ = place(op_->workspace_bytes());
+    host_bytes_ = size;
     std::lock_guard<std::mutex> lock(staging_->mutex);
     if (staging_->buffer == nullptr || staging_->buffer->bytes() < size) {
       OC_ASSIGN_OR_RETURN(staging_->buffer, host_.Allocate(std::max<int64_t>(size, kAlignment)));
@@ -281,6 +283,7 @@ class HostOp : public SubstituteOp {
   }
 
   const char* implementation() const override { return "host"; }
+  int64_t host_bytes() const override { return host_bytes_; }
   std::string substitute() const override { return substitute_; }
 
   Status Enqueue(Queue& queue, std::span<const BufferRange> inputs,
@@ -297,9 +300,7 @@ class HostOp : public SubstituteOp {
     }
     OC_RETURN_IF_ERROR(queue.Record(*copied_));
     OC_RETURN_IF_ERROR(copied_->Wait(timeout_seconds_));
-    OC_RETURN_IF_ERROR(queue_->Enqueue(*op_, inputs_, outputs_, workspace_));
-    OC_RETURN_IF_ERROR(queue_->Record(*done_));
-    OC_RETURN_IF_ERROR(done_->Wait(timeout_seconds_));
+    OC_RETURN_IF_ERROR(RunOnHost());
     for (size_t i = 0; i < outputs.size(); ++i) {
       OC_RETURN_IF_ERROR(queue.CopyFromHost(
           {outputs[i].buffer, outputs[i].offset, outputs_[i].bytes}, host_.HostView(outputs_[i])));
@@ -310,6 +311,21 @@ class HostOp : public SubstituteOp {
   }
 
  private:
+  Status RunOnHost() {
+    if (queue_ == nullptr) {
+      OC_ASSIGN_OR_RETURN(queue_, host_.CreateQueue("substitute"));
+    }
+    const auto run = [&]() -> Status {
+      OC_RETURN_IF_ERROR(queue_->Enqueue(*op_, inputs_, outputs_, workspace_));
+      OC_RETURN_IF_ERROR(queue_->Record(*done_));
+      return done_->Wait(timeout_seconds_);
+    };
+    const Status ran = run();
+    if (ran.ok()) return ran;
+    queue_ = nullptr;  // it would keep the error for what other queues run later
+    return Annotate(ran, absl::StrCat("op ", name_, " on ", host_.kind()));
+  }
+
   Slice& host_;
   const std::shared_ptr<HostStaging> staging_;  // before the queue, which ends first
   const double timeout_seconds_;
@@ -318,7 +334,8 @@ class HostOp : public SubstituteOp {
   std::unique_ptr<Event> done_, copied_;
   std::vector<BufferRange> inputs_, outputs_;
   BufferRange workspace_;
-  std::string substitute_;
+  int64_t host_bytes_ = 0;
+  std::string name_, substitute_;
 };
 
 }  // namespace

@@ -57,9 +57,9 @@ Status WidenGradientSums(Graph& joint);
 // The half type that a graph computes in; none in a graph without one.
 std::optional<DType> HalfTypeOf(const Graph& graph);
 
-// The same graph, node for node, with every value of type `from` in `to`: what a VCU runs whose
-// device lacks `from`. kInvalidArgument where a parameter or state has that type: it is kept in one
-// type by all.
+// The same graph, node for node, with every value of type `from` in `to` (casts between them are
+// copies): what a VCU runs whose device lacks `from`. kInvalidArgument where a parameter or state
+// has that type: it is kept in one type by all.
 StatusOr<Graph> WithHalfType(const Graph& graph, DType from, DType to);
 
 }  // namespace oc

@@ -131,6 +131,7 @@ Status PrintPlan(const ExperimentFlags& flags, const PlanFlags& plan) {
   OC_ASSIGN_OR_RETURN(auto pipeline, OpenPipeline(experiment, cluster, profile, flags.plan_path));
   PlannedProgram planned{pipeline->plan(), pipeline->program(), pipeline->simulation()};
   if (cluster.job().rank() == 0) {
+    if (!cluster.found().empty()) std::printf("%s\n", cluster.found().c_str());
     OC_RETURN_IF_ERROR(Show(planned, pipeline->joint(), cluster.spec(), plan));
   }
   return cluster.Leave(config.comm_options.timeout_seconds);

@@ -275,7 +275,8 @@ class TrainingRun {
                                 predicted.bubble_fraction,
                                 v["bubble"].get<double>(),
                                 predicted.state_bytes + predicted.step_bytes,
-                                v["peak"].get<int64_t>()};
+                                v["peak"].get<int64_t>(),
+                                Name(pipeline_.plan().compute_types[index])};
       }
       summary_.processes.push_back({static_cast<int>(r), part["process"]["host"].get<std::string>(),
                                     part["process"]["predicted"].get<int64_t>(),
@@ -309,6 +310,10 @@ class TrainingRun {
                   v.predicted_bubble_fraction * 100, v.achieved_bubble_fraction * 100,
                   static_cast<double>(v.predicted_peak_bytes) / 1048576,
                   static_cast<double>(v.achieved_peak_bytes) / 1048576);
+    }
+    for (const VcuSummary& v : summary_.vcus) {
+      if (v.computes_in == summary_.vcus[0].computes_in && v.computes_in == "f32") continue;
+      std::printf("  %s computed in %s\n", v.name.c_str(), v.computes_in.c_str());
     }
     for (const ProcessSummary& p : summary_.processes) {
       std::printf("  process %d: %.1f MiB predicted, %.1f MiB achieved\n", p.rank,

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "openclaw/core/clock.h"
+#include "openclaw/graph/amp.h"
 #include "openclaw/partitioner/compute_types.h"
 #include "openclaw/partitioner/plan_search.h"
 #include "openclaw/partitioner/program/verify.h"
@@ -96,8 +97,8 @@ StatusOr<PlannedProgram> DynamicGraphPartitioner::Try(Plan plan,
 
 namespace {
 
-std::vector<std::string> Advice(const Plan& plan, const PlanCandidate& candidate,
-                                const ClusterSpec& cluster) {
+std::vector<std::string> Advice(const Graph& graph, const Plan& plan,
+                                const PlanCandidate& candidate, const ClusterSpec& cluster) {
   std::set<int> used, placed;
   for (const StagePlan& s : plan.stages) used.insert(s.vcus.begin(), s.vcus.end());
   for (const std::vector<int>& stage : candidate.vcus) placed.insert(stage.begin(), stage.end());
@@ -110,6 +111,13 @@ std::vector<std::string> Advice(const Plan& plan, const PlanCandidate& candidate
                         " no part in it: ");
   };
   std::vector<std::string> advice;
+  const std::optional<DType> half = HalfTypeOf(graph);
+  for (int v = 0; half.has_value() && v < cluster.size(); ++v) {
+    if (plan.compute_types[v] == *half || used.count(v) == 0) continue;
+    advice.push_back(absl::StrCat(cluster.vcus[v].name, " computes in ",
+                                  Name(plan.compute_types[v]), ": its device has no ",
+                                  Name(*half)));
+  }
   if (!outside.empty()) {
     advice.push_back(
         absl::StrCat(who(outside), candidate.vcus.size(), " stages x ", candidate.vcus[0].size(),
@@ -199,7 +207,7 @@ StatusOr<PlannedProgram> DynamicGraphPartitioner::Partition(const PartitionOptio
     if (best->rate == rate) break;
   }
   OC_RETURN_IF_ERROR(Verify(best->planned.program, cluster_));
-  best->planned.plan.advice = Advice(best->planned.plan, best->candidate, cluster_);
+  best->planned.plan.advice = Advice(graph_, best->planned.plan, best->candidate, cluster_);
   return std::move(best->planned);
 }
 

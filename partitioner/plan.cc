@@ -93,6 +93,7 @@ std::string Plan::ToJson() const {
                             {"predicted_bubble_fraction", v.bubble_fraction},
                             {"predicted_state_bytes", v.state_bytes},
                             {"predicted_step_bytes", v.step_bytes},
+                            {"predicted_host_bytes", v.host_bytes},
                             {"predicted_peak_bytes", v.state_bytes + v.step_bytes}});
   }
   root["substitutes"] = json::array();
@@ -130,7 +131,8 @@ StatusOr<Plan> Plan::FromJson(const std::string& text) {
       plan.vcus.push_back({v.value("name", ""), v.value("predicted_step_seconds", 0.0),
                            v.value("predicted_bubble_fraction", 0.0),
                            v.value("predicted_state_bytes", int64_t{0}),
-                           v.value("predicted_step_bytes", int64_t{0})});
+                           v.value("predicted_step_bytes", int64_t{0}),
+                           v.value("predicted_host_bytes", int64_t{0})});
     }
     for (const json& s : root.value("substitutes", json::array())) {
       plan.substitutes.push_back({s.value("vcu", ""), s.value("op", ""), s.value("by", ""),

@@ -28,6 +28,7 @@ struct VcuPrediction {
   double bubble_fraction = 0;  // of that, without computation
   int64_t state_bytes = 0;     // arenas
   int64_t step_bytes = 0;
+  int64_t host_bytes = 0;  // memory of the host for ops that the device lacks
 };
 
 // An op that a VCU's device lacks, and what stands in for it there.

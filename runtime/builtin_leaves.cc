@@ -27,8 +27,11 @@ DeviceRegistry BuiltinLeaves(std::shared_ptr<const KernelRegistry> own) {
     // A table is one a process and cannot hold them: these devices are used as they are.
     registry.Add({"cpu", [own] { return DiscoverCpus(ReferenceKernels(), own); }});
   }
-  registry.Add(ThroughTable<&DiscoverReference>("reference"));
-  registry.Add(ThroughTable<&DiscoverSimWithReference>("sim"));
+  for (DeviceLeaf leaf : {ThroughTable<&DiscoverReference>("reference"),
+                          ThroughTable<&DiscoverSimWithReference>("sim")}) {
+    leaf.by_name_only = true;
+    registry.Add(std::move(leaf));
+  }
   return registry;
 }
 

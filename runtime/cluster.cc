@@ -15,6 +15,7 @@
 #include "openclaw/devices/modules.h"
 #include "openclaw/devices/plugin.h"
 #include "openclaw/devices/substitute.h"
+#include "openclaw/runtime/discovery.h"
 #include "openclaw/runtime/executor.h"
 
 namespace oc {
@@ -34,14 +35,7 @@ namespace {
 // Arenas reserve a margin that they do not use (vcu.cc).
 constexpr int64_t kReserve = int64_t{64} << 20;
 
-struct Wanted {
-  std::string device;
-  int cores = 0;
-  int64_t memory_bytes = 0;
-  std::map<std::string, std::string> options;
-};
-
-StatusOr<int64_t> MemoryFor(const Wanted& w, const DeviceInfo& info, int sharers) {
+StatusOr<int64_t> MemoryFor(const WantedVcu& w, const DeviceInfo& info, int sharers) {
   // A tenth is left to the process: code, libraries, loaders.
   const int64_t share = info.memory_bytes / 10 * 9 / std::max(1, sharers);
   if (w.memory_bytes == 0) return share;
@@ -97,30 +91,21 @@ std::vector<int> TakeCores(const DeviceInfo& info, int first, int count) {
   return cores;
 }
 
-// The VCUs that this host is to have, over all its processes.
-StatusOr<std::vector<Wanted>> WantedOnHost(const DiscoverOptions& options, const Job& job,
-                                           size_t devices) {
-  std::vector<Wanted> wanted;
+// The VCUs of a list of entries: all of them alone; under a launcher one a process, entry i for
+// local rank i modulo the local size.
+std::vector<WantedVcu> WantedByEntries(const std::vector<ClusterEntry>& entries, const Job& job) {
   const bool alone = job.world_size() == 1;
-  for (const ClusterEntry& e : options.config.entries) {
-    wanted.push_back({e.device, e.cores, e.memory_bytes, e.options});
+  const size_t count = alone ? entries.size() : static_cast<size_t>(job.local_size());
+  std::vector<WantedVcu> wanted;
+  for (size_t i = 0; i < count; ++i) {
+    const ClusterEntry& e = entries[i % entries.size()];
+    wanted.push_back({.device = e.device,
+                      .cores = e.cores,
+                      .memory_bytes = e.memory_bytes,
+                      .options = e.options,
+                      .local_rank = alone ? 0 : static_cast<int>(i)});
   }
-  if (alone && !wanted.empty()) return wanted;
-  if (!alone) {
-    // One VCU a process: entry i belongs to local rank i modulo the local size.
-    std::vector<Wanted> ranks;
-    for (int r = 0; r < job.local_size(); ++r) {
-      if (wanted.empty()) {
-        ranks.push_back({"cpu"});
-      } else {
-        ranks.push_back(wanted[r % wanted.size()]);
-      }
-    }
-    return ranks;
-  }
-  const size_t n =
-      options.vcus > 0 ? static_cast<size_t>(options.vcus) : std::max<size_t>(1, devices);
-  return std::vector<Wanted>(n, Wanted{"cpu"});
+  return wanted;
 }
 
 constexpr double kSlowCalls = 4;  // times the timeout, for calls that set up and compile
@@ -192,6 +177,175 @@ StatusOr<DeviceRegistry> LeavesWithPlugins(const std::vector<std::string>& plugi
   return registry;
 }
 
+// The steps of Discover, in order.
+class Cluster::Setup {
+ public:
+  Setup(Cluster& cluster, const DiscoverOptions& options, const DeviceRegistry& registry)
+      : cluster_(cluster),
+        job_(*cluster.job_),
+        options_(options),
+        registry_(registry),
+        is_auto_(options.config.entries.empty()) {}
+
+  Status Run(const FoundDevices& others) {
+    OC_ASSIGN_OR_RETURN(const std::vector<WantedVcu> wanted, Wanted(others));
+    OC_RETURN_IF_ERROR(MakeVcus(wanted));
+    OC_RETURN_IF_ERROR(Join());
+    OC_RETURN_IF_ERROR(Listen());
+    return cluster_.spec_.Validate();
+  }
+
+ private:
+  StatusOr<const std::vector<Device*>*> Devices(const std::string& leaf) {
+    std::vector<Device*>& list = devices_[leaf];
+    if (list.empty()) {
+      OC_ASSIGN_OR_RETURN(const DeviceLeaf* entry, registry_.Find(leaf));
+      OC_ASSIGN_OR_RETURN(auto devices, entry->discover());
+      if (devices.empty()) return FailedPrecondition("cluster: no device of leaf ", leaf, " here");
+      for (auto& d : devices) {
+        list.push_back(d.get());
+        cluster_.devices_.push_back(std::move(d));
+      }
+    }
+    return &list;
+  }
+
+  // The VCUs of this host, over all its processes.
+  StatusOr<std::vector<WantedVcu>> Wanted(const FoundDevices& others) {
+    if (!is_auto_) return WantedByEntries(options_.config.entries, job_);
+    OC_ASSIGN_OR_RETURN(const auto* processors,
+                        Devices(registry_.leaves().empty() ? "cpu" : registry_.leaves()[0].name));
+    std::vector<DeviceInfo> infos;
+    for (const Device* d : *processors) infos.push_back(d->info());
+    HostDivision division = DivideHost(
+        infos, others,
+        {.alone = job_.world_size() == 1, .count = job_.local_size(), .vcus = options_.vcus});
+    cluster_.found_ = absl::StrCat("cluster: auto: ", division.summary);
+    if (job_.local_rank() == 0) OC_LOG_INFO(cluster_.found_);
+    return std::move(division.vcus);
+  }
+
+  // Everybody on the host computes the same division of it, and makes its own part.
+  Status MakeVcus(const std::vector<WantedVcu>& wanted) {
+    std::map<Device*, int> sharers, cores_taken;
+    std::vector<Device*> device_of;
+    std::map<std::string, size_t> next;
+    for (const WantedVcu& w : wanted) {
+      OC_ASSIGN_OR_RETURN(const auto* list, Devices(w.device));
+      const size_t index = w.index >= 0 ? static_cast<size_t>(w.index) : next[w.device]++;
+      device_of.push_back((*list)[index % list->size()]);
+      ++sharers[device_of.back()];
+    }
+    // Where ops go that a device lacks and that have no decomposition.
+    if (registry_.Find("cpu").ok()) {
+      OC_ASSIGN_OR_RETURN(const auto* hosts, Devices("cpu"));
+      cluster_.substitutes_ = std::make_shared<HostSubstitutes>((*hosts)[0]);
+    }
+    bool shared = false;
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      Device& device = *device_of[i];
+      const DeviceInfo& info = device.info();
+      const int cores =
+          wanted[i].cores > 0 ? wanted[i].cores : std::max(1, info.threads / sharers[&device]);
+      if (cores > info.threads) {
+        return ResourceExhausted("cluster: ", cores, " cores asked of ", info.name, ", it has ",
+                                 info.threads);
+      }
+      const int first = cores_taken[&device];
+      cores_taken[&device] += cores;
+      shared |= cores_taken[&device] > info.threads;
+      if (wanted[i].local_rank != job_.local_rank()) continue;
+      OC_RETURN_IF_ERROR(Annotate(
+          MakeVcu(wanted[i], device, cores, TakeCores(info, first, cores), sharers[&device]),
+          is_auto_ ? absl::StrCat("cluster: auto: ", info.name,
+                                  " (entries under cluster: that do not name it leave it out)")
+                   : absl::StrCat("cluster.", i % options_.config.entries.size())));
+    }
+    if (shared && job_.local_rank() == 0) {
+      OC_LOG_WARNING("more VCUs than cores on ", job_.host(),
+                     ": they share them, and no speed is claimed");
+    }
+    return OkStatus();
+  }
+
+  Status MakeVcu(const WantedVcu& wanted, Device& device, int cores, const std::vector<int>& pinned,
+                 int sharers) {
+    OC_ASSIGN_OR_RETURN(const int64_t memory, MemoryFor(wanted, device.info(), sharers));
+    OC_ASSIGN_OR_RETURN(auto made, device.CreateSlice({.threads = cores,
+                                                       .cores = pinned,
+                                                       .memory_bytes = memory + kReserve,
+                                                       .options = wanted.options}));
+    SubstituteHost host;  // what the host's own slices lack has nowhere else to go
+    if (cluster_.substitutes_ != nullptr && device.info().leaf != "cpu") {
+      host = [s = cluster_.substitutes_] { return s->Get(); };
+    }
+    std::unique_ptr<Slice> slice =
+        WithSubstitutes(std::move(made), std::move(host), kDeviceShare * options_.timeout_seconds);
+    mine_.push_back({.name = absl::StrCat(wanted.device, ":", job_.rank(), ".", mine_.size()),
+                     .device = wanted.device,
+                     .kind = slice->kind(),
+                     .process = job_.rank(),
+                     .host = job_.host(),
+                     .threads = cores,
+                     .cores = pinned,
+                     .memory_bytes = memory,
+                     .dtypes = slice->dtypes(),
+                     .enforcement = slice->enforcement()});
+    slices_.push_back(std::move(slice));
+    return OkStatus();
+  }
+
+  // Tells the other processes, and learns of their VCUs.
+  Status Join() {
+    ClusterSpec& spec = cluster_.spec_;
+    json list = json::array();
+    for (const VcuSpec& v : mine_) list.push_back(ToJson(v));
+    OC_ASSIGN_OR_RETURN(
+        auto lists, job_.AllGather(list.dump(), "virtual compute units", options_.timeout_seconds));
+    std::vector<int> per_process;
+    for (const std::string& text : lists) {
+      OC_ASSIGN_OR_RETURN(std::vector<VcuSpec> specs, FromJson(text));
+      per_process.push_back(static_cast<int>(specs.size()));
+      for (VcuSpec& v : specs) spec.vcus.push_back(std::move(v));
+    }
+    spec.links.assign(spec.vcus.size() * spec.vcus.size(), LinkCurve::Of(20e-6, 5e9));
+    int index = 0;
+    for (int r = 0; r < job_.rank(); ++r) index += per_process[static_cast<size_t>(r)];
+    OC_ASSIGN_OR_RETURN(auto transports,
+                        job_.MakeTransports(per_process, options_.timeout_seconds));
+    for (size_t i = 0; i < slices_.size(); ++i) {
+      cluster_.health_->transports.push_back(transports[i].get());
+      cluster_.vcus_.push_back(std::make_unique<Vcu>(
+          index + static_cast<int>(i), std::move(slices_[i]), std::move(transports[i])));
+    }
+    return OkStatus();
+  }
+
+  Status Listen() {
+    if (job_.world_size() == 1) return OkStatus();
+    auto on_failure = [health = cluster_.health_, job = &job_](int, const Status& why) {
+      std::lock_guard<std::mutex> lock(health->mutex);
+      if (health->failure.ok()) health->failure = why;
+      for (Transport* t : health->transports) t->Abort(why);
+      job->Interrupt(why);
+    };
+    OC_ASSIGN_OR_RETURN(cluster_.heartbeat_,
+                        Heartbeat::Start(job_, options_.heartbeat, std::move(on_failure)));
+    std::lock_guard<std::mutex> lock(cluster_.health_->mutex);
+    cluster_.health_->heartbeat = cluster_.heartbeat_.get();
+    return OkStatus();
+  }
+
+  Cluster& cluster_;
+  Job& job_;
+  const DiscoverOptions& options_;
+  const DeviceRegistry& registry_;
+  const bool is_auto_;
+  std::map<std::string, std::vector<Device*>> devices_;  // by leaf; the cluster's
+  std::vector<VcuSpec> mine_;
+  std::vector<std::unique_ptr<Slice>> slices_;
+};
+
 StatusOr<Cluster> Cluster::Discover(const DiscoverOptions& options) {
   if (!options.config.file.empty()) {
     return InvalidArgument("cluster: ", options.config.file,
@@ -199,6 +353,9 @@ StatusOr<Cluster> Cluster::Discover(const DiscoverOptions& options) {
   }
   OC_ASSIGN_OR_RETURN(const DeviceRegistry found_here, LeavesWithPlugins(options.config.plugins));
   const DeviceRegistry& registry = options.registry != nullptr ? *options.registry : found_here;
+  // Looked for in child processes, before anything here has threads.
+  FoundDevices others;
+  if (options.config.entries.empty()) others = FindDevices(registry, options.timeout_seconds);
   Cluster cluster;
   cluster.health_ = std::make_shared<Health>();
   CallWatch::OnStuck on_stuck = options.on_stuck_call;
@@ -209,128 +366,10 @@ StatusOr<Cluster> Cluster::Discover(const DiscoverOptions& options) {
                                      .slow_seconds = kSlowCalls * options.timeout_seconds},
                                     std::move(on_stuck));
   OC_ASSIGN_OR_RETURN(cluster.job_, OpenJob({}));
-  Job& job = *cluster.job_;
-  if (job.world_size() > 1) SetLogPrefix(absl::StrCat("rank ", job.rank()));
-
-  std::map<std::string, std::vector<Device*>> found;  // by leaf
-  const auto devices_of = [&](const std::string& leaf) -> StatusOr<std::vector<Device*>*> {
-    std::vector<Device*>& list = found[leaf];
-    if (list.empty()) {
-      OC_ASSIGN_OR_RETURN(const DeviceLeaf* entry, registry.Find(leaf));
-      OC_ASSIGN_OR_RETURN(auto devices, entry->discover());
-      if (devices.empty()) return FailedPrecondition("cluster: no device of leaf ", leaf, " here");
-      for (auto& d : devices) {
-        list.push_back(d.get());
-        cluster.devices_.push_back(std::move(d));
-      }
-    }
-    return &list;
-  };
-  OC_ASSIGN_OR_RETURN(const std::vector<Device*>* cpus,
-                      devices_of(registry.leaves().empty() ? "cpu" : registry.leaves()[0].name));
-  OC_ASSIGN_OR_RETURN(std::vector<Wanted> wanted, WantedOnHost(options, job, cpus->size()));
-  if (options.config.entries.empty() && !registry.leaves().empty()) {
-    for (Wanted& w : wanted) w.device = registry.leaves()[0].name;
+  if (cluster.job_->world_size() > 1) {
+    SetLogPrefix(absl::StrCat("rank ", cluster.job_->rank()));
   }
-
-  // Everybody on the host computes the same division of it, and makes its own part.
-  std::map<Device*, int> sharers, cores_taken;
-  std::vector<Device*> device_of;
-  std::map<std::string, size_t> next;
-  for (const Wanted& w : wanted) {
-    OC_ASSIGN_OR_RETURN(std::vector<Device*> * list, devices_of(w.device));
-    device_of.push_back((*list)[next[w.device]++ % list->size()]);
-    ++sharers[device_of.back()];
-  }
-  // Where ops go that a device lacks and that have no decomposition.
-  Device* host_device = nullptr;
-  if (registry.Find("cpu").ok()) {
-    OC_ASSIGN_OR_RETURN(const std::vector<Device*>* host_devices, devices_of("cpu"));
-    host_device = (*host_devices)[0];
-    cluster.substitutes_ = std::make_shared<HostSubstitutes>(host_device);
-  }
-  std::vector<VcuSpec> mine;
-  std::vector<std::unique_ptr<Slice>> slices;
-  bool shared = false;
-  for (size_t i = 0; i < wanted.size(); ++i) {
-    Device& device = *device_of[i];
-    const DeviceInfo& info = device.info();
-    const int cores =
-        wanted[i].cores > 0 ? wanted[i].cores : std::max(1, info.threads / sharers[&device]);
-    if (cores > info.threads) {
-      return ResourceExhausted("cluster: ", cores, " cores asked of ", info.name, ", it has ",
-                               info.threads);
-    }
-    const int first = cores_taken[&device];
-    cores_taken[&device] += cores;
-    shared |= cores_taken[&device] > info.threads;
-    if (job.world_size() > 1 && static_cast<int>(i) != job.local_rank()) continue;
-    OC_ASSIGN_OR_RETURN(const int64_t memory, MemoryFor(wanted[i], info, sharers[&device]));
-    const std::vector<int> pinned = TakeCores(info, first, cores);
-    auto made = device.CreateSlice({.threads = cores,
-                                    .cores = pinned,
-                                    .memory_bytes = memory + kReserve,
-                                    .options = wanted[i].options});
-    if (!made.ok()) {
-      const size_t entries = std::max<size_t>(1, options.config.entries.size());
-      return Annotate(made.status(), absl::StrCat("cluster.", i % entries));
-    }
-    SubstituteHost host;  // what the host's own slices lack has nowhere else to go
-    if (host_device != nullptr && info.leaf != "cpu") {
-      host = [s = cluster.substitutes_] { return s->Get(); };
-    }
-    std::unique_ptr<Slice> slice =
-        WithSubstitutes(*std::move(made), std::move(host), kDeviceShare * options.timeout_seconds);
-    mine.push_back({.name = absl::StrCat(wanted[i].device, ":", job.rank(), ".", mine.size()),
-                    .device = wanted[i].device,
-                    .kind = slice->kind(),
-                    .process = job.rank(),
-                    .host = job.host(),
-                    .threads = cores,
-                    .cores = pinned,
-                    .memory_bytes = memory,
-                    .dtypes = slice->dtypes(),
-                    .enforcement = slice->enforcement()});
-    slices.push_back(std::move(slice));
-  }
-  if (shared && job.local_rank() == 0) {
-    OC_LOG_WARNING("more VCUs than cores on ", job.host(),
-                   ": they share them, and no speed is claimed");
-  }
-
-  json list = json::array();
-  for (const VcuSpec& v : mine) list.push_back(ToJson(v));
-  OC_ASSIGN_OR_RETURN(auto lists,
-                      job.AllGather(list.dump(), "virtual compute units", options.timeout_seconds));
-  std::vector<int> per_process;
-  for (const std::string& text : lists) {
-    OC_ASSIGN_OR_RETURN(std::vector<VcuSpec> specs, FromJson(text));
-    per_process.push_back(static_cast<int>(specs.size()));
-    for (VcuSpec& v : specs) cluster.spec_.vcus.push_back(std::move(v));
-  }
-  cluster.spec_.links.assign(cluster.spec_.vcus.size() * cluster.spec_.vcus.size(),
-                             LinkCurve::Of(20e-6, 5e9));
-  int index = 0;
-  for (int r = 0; r < job.rank(); ++r) index += per_process[r];
-  OC_ASSIGN_OR_RETURN(auto transports, job.MakeTransports(per_process, options.timeout_seconds));
-  for (size_t i = 0; i < slices.size(); ++i) {
-    cluster.health_->transports.push_back(transports[i].get());
-    cluster.vcus_.push_back(std::make_unique<Vcu>(index + static_cast<int>(i), std::move(slices[i]),
-                                                  std::move(transports[i])));
-  }
-  if (job.world_size() > 1) {
-    auto on_failure = [health = cluster.health_, job = cluster.job_.get()](int, const Status& why) {
-      std::lock_guard<std::mutex> lock(health->mutex);
-      if (health->failure.ok()) health->failure = why;
-      for (Transport* t : health->transports) t->Abort(why);
-      job->Interrupt(why);
-    };
-    OC_ASSIGN_OR_RETURN(cluster.heartbeat_,
-                        Heartbeat::Start(job, options.heartbeat, std::move(on_failure)));
-    std::lock_guard<std::mutex> lock(cluster.health_->mutex);
-    cluster.health_->heartbeat = cluster.heartbeat_.get();
-  }
-  OC_RETURN_IF_ERROR(cluster.spec_.Validate());
+  OC_RETURN_IF_ERROR(Setup(cluster, options, registry).Run(others));
   return cluster;
 }
 

@@ -20,8 +20,8 @@ namespace oc {
 
 struct DiscoverOptions {
   ClusterConfig config;  // empty: auto
-  // How many VCUs a process that is alone makes of its host where config is auto: 0: one a NUMA
-  // node and device.
+  // How many VCUs a process that is alone makes of its host at least where config is auto: 0: one a
+  // NUMA node and device (DivideHost, runtime/discovery.h).
   int vcus = 0;
   // The devices; null: the built-in leaves and config.plugins.
   const DeviceRegistry* registry = nullptr;
@@ -45,6 +45,9 @@ class Cluster {
   ~Cluster();
 
   const ClusterSpec& spec() const { return spec_; }
+  // Where config was auto, in one line: the devices that were found and taken, and those left out,
+  // with the reasons. Else empty. It is logged as well.
+  const std::string& found() const { return found_; }
   Job& job() { return *job_; }
   // This process's VCUs.
   const std::vector<std::unique_ptr<Vcu>>& vcus() const { return vcus_; }
@@ -63,10 +66,12 @@ class Cluster {
  private:
   struct Health;
   class HostSubstitutes;
+  class Setup;
   Cluster() = default;
   [[noreturn]] static void EndProcess(Health& health, const Status& why);
 
   ClusterSpec spec_;
+  std::string found_;
   std::unique_ptr<Job> job_;
   std::vector<std::unique_ptr<Device>> devices_;
   std::shared_ptr<HostSubstitutes> substitutes_;  // outlives the VCUs

@@ -88,6 +88,7 @@ class StepExecutor : public Executor {
   void Start();
   Status Run(StepHost& host) override;
   StatusOr<std::vector<NonFinite>> FindNonFinite(StepHost& host) override;
+  int64_t host_bytes() const override;
   bool skipped(int vcu, int command) const override;
   VcuTimes times(int vcu) const override;
   std::vector<TraceSpan> spans() const override;
@@ -96,6 +97,8 @@ class StepExecutor : public Executor {
  private:
   Status PrepareSegments(VcuState& v);
   void BindCommand(VcuState& v, int index);
+  // Makes the lanes' staging and scratch as large as the command needs.
+  static void MakeRoom(VcuState& v, const Command& c);
   void LaneLoop(VcuState& v, int lane);
   Status RunCommand(VcuState& v, int lane, int index);
   Status RunCompute(VcuState& v, int lane, int index);
@@ -152,6 +155,7 @@ Status StepExecutor::Add(Vcu& vcu) {
     state->staging.emplace_back();
     state->scratch.emplace_back();
   }
+  for (const Command& c : p.commands) MakeRoom(*state, c);
   for (size_t g = 0; g < program_.groups.size(); ++g) {
     const std::vector<int>& members = program_.groups[g].vcus;
     state->groups.push_back(nullptr);
@@ -167,6 +171,47 @@ Status StepExecutor::Add(Vcu& vcu) {
   }
   vcus_.push_back(std::move(state));
   return OkStatus();
+}
+
+void StepExecutor::MakeRoom(VcuState& v, const Command& c) {
+  std::vector<std::byte>& staging = v.staging[c.lane];
+  std::vector<std::byte>& scratch = v.scratch[c.lane];
+  const auto stage = [&](const Range& r, std::vector<std::byte>& room) {
+    const auto bytes = static_cast<size_t>(r.bytes);
+    if (v.vcu->view(r).empty() && room.size() < bytes) room.resize(bytes);
+  };
+  switch (c.kind) {
+    case CommandKind::kCompute:
+      if (!c.predicate.empty()) stage({v.program->metrics.arena, 0, sizeof(float)}, staging);
+      return;
+    case CommandKind::kCopy:
+      return;
+    case CommandKind::kSend:
+    case CommandKind::kSnapshot:
+      stage(c.reads[0], staging);
+      break;
+    case CommandKind::kRecv:
+    case CommandKind::kFeed:
+      stage(c.writes[0], staging);
+      break;
+    case CommandKind::kCollective:
+      stage(c.writes[0], staging);
+      if (c.writes.size() > 1) stage(c.writes[1], scratch);
+      return;
+  }
+  const bool travels = c.kind == CommandKind::kSend || c.kind == CommandKind::kRecv;
+  if (!travels || c.wire == c.dtype) return;
+  const Range& moved = c.kind == CommandKind::kSend ? c.reads[0] : c.writes[0];
+  scratch.reserve(static_cast<size_t>(WireBytes(c, moved)));
+}
+
+int64_t StepExecutor::host_bytes() const {
+  size_t bytes = 0;
+  for (const auto& v : vcus_) {
+    for (const auto& room : v->staging) bytes += room.capacity();
+    for (const auto& room : v->scratch) bytes += room.capacity();
+  }
+  return static_cast<int64_t>(bytes);
 }
 
 Status StepExecutor::PrepareSegments(VcuState& v) {

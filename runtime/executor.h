@@ -81,6 +81,10 @@ class Executor {
   // Run.
   virtual StatusOr<std::vector<NonFinite>> FindNonFinite(StepHost& host) = 0;
 
+  // Memory of the host for what travels between it and devices whose memory it cannot touch, and
+  // for messages in another type: taken by Create, as large as any command needs.
+  virtual int64_t host_bytes() const = 0;
+
   // Whether the last step left the command out, as its condition (Command::predicate) says.
   virtual bool skipped(int vcu, int command) const = 0;
 

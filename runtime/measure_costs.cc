@@ -363,6 +363,7 @@ StatusOr<Distance> DistanceOf(const std::vector<Candidate>& candidates, Bench& b
 CostEntry Prepared(const Candidate& c) {
   return {.workspace_bytes = c.op->workspace_bytes(),
           .opaque_bytes = c.op->opaque_bytes(),
+          .host_bytes = c.op->host_bytes(),
           .substitute = c.op->substitute()};
 }
 

@@ -211,6 +211,7 @@ StatusOr<std::unique_ptr<ElasticPipeline>> ElasticPipeline::Create(const Graph& 
   }
   OC_RETURN_IF_ERROR(planned);
   OC_RETURN_IF_ERROR(pipeline->MeasurePeak());
+  OC_RETURN_IF_ERROR(pipeline->KeepProfile());
   OC_ASSIGN_OR_RETURN(const ProcessMemory memory, ReadProcessMemory());
   pipeline->process_bytes_before_ = memory.resident_bytes;
   (void)ResetPeakMemory();  // where the kernel refuses, the peak counts from the start
@@ -262,10 +263,12 @@ Status ElasticPipeline::LoadProfile() {
                                    {.check_known = true,
                                     .seconds = options_.profile_seconds,
                                     .timeout_seconds = std::max(60.0, options_.timeout_seconds)}));
-  if (!options_.profile_path.empty() && cluster_.job().rank() == 0) {
-    OC_RETURN_IF_ERROR(costs_.Save(options_.profile_path));
-  }
-  return OkStatus();
+  return KeepProfile();
+}
+
+Status ElasticPipeline::KeepProfile() const {
+  if (options_.profile_path.empty() || cluster_.job().rank() != 0) return OkStatus();
+  return costs_.Save(options_.profile_path);
 }
 
 // Products of growing size, as long as they take little: a slow device shows its peak on small
@@ -352,8 +355,10 @@ int64_t ElasticPipeline::predicted_process_bytes() const {
   int64_t bytes = 0;
   for (const auto& vcu : cluster_.vcus()) {
     const VcuProgram& p = program().vcus[vcu->index()];
-    bytes += p.state_bytes + p.step_bytes;
+    bytes +=
+        p.state_bytes + p.step_bytes + plan().vcus[vcu->index()].host_bytes + vcu->staging_bytes();
   }
+  if (executor_ != nullptr) bytes += executor_->host_bytes();
   if (loader_ != nullptr) bytes += loader_->buffer_bytes();
   return bytes;
 }

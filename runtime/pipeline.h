@@ -145,7 +145,8 @@ class ElasticPipeline {
   // Of the last training step.
   Executor& executor() { return *executor_; }
   Cluster& cluster() const { return cluster_; }
-  // Memory of this process that the pipeline will take: arenas, buffers of the loader, and so on.
+  // Memory of this process that the pipeline will take: arenas, what is staged for devices whose
+  // memory the host cannot touch and for ops that they lack, buffers of the loader.
   int64_t predicted_process_bytes() const;
   // Resident memory of this process just before its first arena.
   int64_t process_bytes_before() const { return process_bytes_before_; }
@@ -175,6 +176,7 @@ class ElasticPipeline {
                   const PipelineOptions& options)
       : cluster_(cluster), optimizer_(optimizer), options_(options) {}
   Status LoadProfile();
+  Status KeepProfile() const;
   Status MeasurePeak();
   Status PlanAndProfile(const Graph& model, bool recompute);
   Status MakePlan();

@@ -23,6 +23,7 @@ StatusOr<std::vector<CostRequest>> ToMeasure(Slice& slice, const Graph& graph, c
                             ? !known->supported
                             : known->supported && op->workspace_bytes() == known->workspace_bytes &&
                                   op->opaque_bytes() == known->opaque_bytes &&
+                                  op->host_bytes() == known->host_bytes &&
                                   op->substitute() == known->substitute;
       if (same) continue;
     }

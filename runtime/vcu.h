@@ -35,6 +35,9 @@ class Vcu {
   // a minute; the VCU copies nothing from then on). One thread at a time.
   Status Write(const Range& to, std::span<const std::byte> from);
   Status Read(std::span<std::byte> to, const Range& from);
+  // Memory of the host that Write and Read have taken so far, for a device whose memory it cannot
+  // touch: no more than a few MiB.
+  int64_t staging_bytes() const { return static_cast<int64_t>(staging_.size()); }
   // The highest byte touched in both arenas, added up; what was reserved where the device cannot
   // tell.
   int64_t PeakBytes() const;

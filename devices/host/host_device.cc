@@ -150,6 +150,7 @@ class HostSlice : public Slice {
   std::vector<DType> dtypes() const override { return device_.dtypes; }
 
   StatusOr<std::unique_ptr<Buffer>> Allocate(int64_t bytes) override {
+    if (bytes < 0) return InvalidArgument("allocate ", bytes, " bytes on ", device_.info.name);
     const int64_t before = used_.fetch_add(bytes);
     if (options_.memory_bytes > 0 && before + bytes > options_.memory_bytes) {
       used_.fetch_sub(bytes);

@@ -33,7 +33,13 @@ void BindThread(const std::vector<int>& cores, int worker) {
 
 }  // namespace
 
+namespace {
+std::atomic<uint64_t> pools{0};  // made so far
+}
+
 struct WorkerPool::State {
+  // An address may be that of a pool which is gone: a thread remembers this.
+  const uint64_t id = pools.fetch_add(1) + 1;
   // Raised to start a round. Workers sleep on it (a futex); short rounds are caught by spinning.
   std::atomic<uint32_t> round{0};
   std::atomic<uint32_t> pending{0};
@@ -85,9 +91,9 @@ WorkerPool::~WorkerPool() {
 }
 
 void WorkerPool::BindCaller() const {
-  thread_local const WorkerPool* bound = nullptr;
-  if (bound == this) return;
-  bound = this;
+  thread_local uint64_t bound = 0;
+  if (bound == state_->id) return;
+  bound = state_->id;
   BindThread(cores_, 0);
 }
 

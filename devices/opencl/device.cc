@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cctype>
+#include <map>
+#include <utility>
 
+#include "openclaw/devices/host/host_info.h"
 #include "openclaw/devices/opencl/cl.h"
 #include "openclaw/devices/opencl/slice.h"
 
@@ -38,6 +41,10 @@ std::string ModelOf(cl_device_id device) {
   }
   while (!model.empty() && model.back() == '-') model.pop_back();
   return model.empty() ? "unnamed" : model;
+}
+
+bool IsCpu(cl_device_id device) {
+  return (Get<cl_device_type>(device, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU) != 0;
 }
 
 bool Usable(cl_device_id device) {
@@ -119,7 +126,9 @@ class OpenClDevice : public Device {
             .threads =
                 std::max(1, static_cast<int>(Get<cl_uint>(device, CL_DEVICE_MAX_COMPUTE_UNITS))),
             .memory_bytes = static_cast<int64_t>(Get<cl_ulong>(device, CL_DEVICE_GLOBAL_MEM_SIZE))},
-        units_(std::make_shared<Units>(info_.threads)) {}
+        units_(std::make_shared<Units>(info_.threads)) {
+    if (IsCpu(device)) info_.cores = AllowedCores();
+  }
 
   const DeviceInfo& info() const override { return info_; }
 
@@ -128,39 +137,56 @@ class OpenClDevice : public Device {
       return InvalidArgument("slice of ", info_.name, ": ", options.threads,
                              " compute units, it has ", info_.threads);
     }
+    if (!options.options.empty()) {
+      return InvalidArgument("slice of ", info_.name, ": option '", options.options.begin()->first,
+                             "' is not known; it has none");
+    }
     SliceParts parts;
-    int units = info_.threads;
+    int first = 0, units = info_.threads;
     if (options.threads < info_.threads && CanPartition(device_)) {
       units = options.threads;
-      const int first = units_->Take(units);
+      first = units_->Take(units);
       parts.units = std::shared_ptr<void>(
           nullptr, [all = units_, first, units](void*) { all->Give(first, units); });
-      OC_ASSIGN_OR_RETURN(parts.device, SubDevice(device_, first, units, info_.name));
       parts.enforcement = Enforcement::kHard;
-    } else {
-      parts.device = ClDevice(device_);  // a root device counts no references
     }
     parts.kind = absl::StrCat("opencl/", info_.model, "/", units, "u");
     parts.where = parts.kind;
     parts.memory_bytes = options.memory_bytes;
+    OC_ASSIGN_OR_RETURN(parts.context, ContextOf(first, units, parts.where));
     return Finish(std::move(parts));
   }
 
  private:
+  using Contexts = std::map<std::pair<int, int>, std::shared_ptr<const OpenClContext>>;
+
+  // The context of `units` compute units from `first` on.
+  StatusOr<std::shared_ptr<const OpenClContext>> ContextOf(int first, int units,
+                                                           const std::string& where) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    std::shared_ptr<const OpenClContext>& context = (*contexts_)[{first, units}];
+    if (context == nullptr) {
+      ClDevice part(device_);  // a root device counts no references
+      if (units < info_.threads) {
+        OC_ASSIGN_OR_RETURN(part, SubDevice(device_, first, units, info_.name));
+      }
+      OC_ASSIGN_OR_RETURN(context, OpenClContext::Create(std::move(part), where));
+    }
+    return context;
+  }
+
   StatusOr<std::unique_ptr<Slice>> Finish(SliceParts parts) const {
-    const cl_device_id device = parts.device.get();
+    const cl_device_id device = parts.context->device();
     parts.allocation_bytes =
         static_cast<int64_t>(Get<cl_ulong>(device, CL_DEVICE_MAX_MEM_ALLOC_SIZE));
     parts.scratch_align =
         std::max<int64_t>(64, Get<cl_uint>(device, CL_DEVICE_MEM_BASE_ADDR_ALIGN) / 8);
     parts.limits.local_bytes =
         static_cast<int64_t>(Get<cl_ulong>(device, CL_DEVICE_LOCAL_MEM_SIZE));
-    parts.limits.is_cpu = (Get<cl_device_type>(device, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU) != 0;
+    parts.limits.is_cpu = IsCpu(device);
     parts.limits.has_doubles = Get<cl_device_fp_config>(device, CL_DEVICE_DOUBLE_FP_CONFIG) != 0;
     cl_int code = CL_SUCCESS;
-    parts.context = ClContext(clCreateContext(nullptr, 1, &device, nullptr, nullptr, &code));
-    OC_RETURN_IF_ERROR(ToStatus(code, "clCreateContext", parts.where));
-    parts.setup = ClQueue(clCreateCommandQueue(parts.context.get(), device, 0, &code));
+    parts.setup = ClQueue(clCreateCommandQueue(parts.context->get(), device, 0, &code));
     OC_RETURN_IF_ERROR(ToStatus(code, "clCreateCommandQueue", parts.where));
     return std::unique_ptr<Slice>(std::make_unique<OpenClSlice>(std::move(parts)));
   }
@@ -168,6 +194,9 @@ class OpenClDevice : public Device {
   cl_device_id device_;
   DeviceInfo info_;
   std::shared_ptr<Units> units_;
+  std::mutex mutex_;
+  // Never freed: the leaf's devices go when the process ends, where a driver may be gone already.
+  Contexts* const contexts_ = new Contexts;
 };
 
 StatusOr<std::vector<cl_device_id>> UsableDevices() {
@@ -203,9 +232,7 @@ StatusOr<std::vector<std::unique_ptr<Device>>> Discover() {
         "opencl: no device of the installed drivers is available with OpenCL 1.2 and a compiler "
         "(clinfo -l lists what is there)");
   }
-  std::stable_partition(usable.begin(), usable.end(), [](cl_device_id d) {
-    return (Get<cl_device_type>(d, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU) == 0;
-  });
+  std::stable_partition(usable.begin(), usable.end(), [](cl_device_id d) { return !IsCpu(d); });
   std::vector<std::unique_ptr<Device>> devices;
   for (cl_device_id d : usable) {
     devices.push_back(std::make_unique<OpenClDevice>(d, absl::StrCat("opencl:", devices.size())));

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "openclaw/devices/opencl/op.h"
-#include "openclaw/devices/opencl/sources.h"
 
 namespace oc::opencl {
 namespace {
@@ -90,41 +89,6 @@ StatusOr<OpSupport> OpenClSlice::Support(const OpRequest& request) {
   if (plan.ok()) return OpSupport{.supported = true};
   if (!absl::IsUnimplemented(plan.status())) return plan.status();
   return OpSupport{.reason = std::string(plan.status().message())};
-}
-
-StatusOr<ClProgram> OpenClSlice::Compile(const std::string& text, const std::string& file) const {
-  const std::string what = absl::StrCat("program ", file, " on ", where());
-  const char* data = text.c_str();
-  const size_t size = text.size();
-  cl_int code = CL_SUCCESS;
-  ClProgram program(clCreateProgramWithSource(context(), 1, &data, &size, &code));
-  OC_RETURN_IF_ERROR(ToStatus(code, "clCreateProgramWithSource", what));
-  const cl_device_id device = parts_.device.get();
-  code = clBuildProgram(program.get(), 1, &device, "-cl-std=CL1.2", nullptr, nullptr);
-  if (code == CL_SUCCESS) return program;
-  size_t length = 0;
-  clGetProgramBuildInfo(program.get(), device, CL_PROGRAM_BUILD_LOG, 0, nullptr, &length);
-  std::string log(length, '\0');
-  clGetProgramBuildInfo(program.get(), device, CL_PROGRAM_BUILD_LOG, length, log.data(), nullptr);
-  constexpr size_t kMostOfLog = 600;
-  return ToStatus(code, "clBuildProgram",
-                  absl::StrCat(what, "; the compiler says: ", log.substr(0, kMostOfLog)));
-}
-
-StatusOr<ClKernel> OpenClSlice::MakeKernel(const KernelStep& step) const {
-  OC_ASSIGN_OR_RETURN(const std::string source, SourceOf(step.file()));
-  const std::string text = step.defines() + source;
-  std::lock_guard<std::mutex> lock(mutex_);
-  auto found = programs_.find(text);
-  if (found == programs_.end()) {
-    OC_ASSIGN_OR_RETURN(ClProgram program, Compile(text, step.file()));
-    found = programs_.emplace(text, std::move(program)).first;
-  }
-  cl_int code = CL_SUCCESS;
-  ClKernel kernel(clCreateKernel(found->second.get(), step.kernel().c_str(), &code));
-  OC_RETURN_IF_ERROR(
-      ToStatus(code, "clCreateKernel", absl::StrCat(step.kernel(), " of ", step.file())));
-  return kernel;
 }
 
 }  // namespace oc::opencl

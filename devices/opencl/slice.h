@@ -1,14 +1,14 @@
-// A slice: a context with one device or sub-device, its memory, its compiled programs.
+// A slice: a share of a context with a memory budget and a queue of its own.
 #pragma once
 
+#include "openclaw/devices/opencl/context.h"
 #include "openclaw/devices/opencl/plan.h"
 #include "openclaw/devices/opencl/queue.h"
 
 namespace oc::opencl {
 
 struct SliceParts {
-  ClDevice device;  // a sub-device, or the device itself
-  ClContext context;
+  std::shared_ptr<const OpenClContext> context;
   ClQueue setup;  // clears new memory
   std::string kind, where;
   Enforcement enforcement = Enforcement::kSoft;
@@ -37,26 +37,24 @@ class OpenClSlice : public Slice {
   std::span<std::byte> HostView(BufferRange) override { return {}; }
   int64_t HighWater(const Buffer& buffer) const override;
 
-  cl_context context() const { return parts_.context.get(); }
-  cl_device_id device() const { return parts_.device.get(); }
+  cl_context context() const { return parts_.context->get(); }
+  cl_device_id device() const { return parts_.context->device(); }
   cl_command_queue setup_queue() const { return parts_.setup.get(); }
   int64_t scratch_align() const { return parts_.scratch_align; }
   // "opencl/MODEL/2u", for messages.
   const std::string& where() const { return parts_.where; }
-  // A kernel of its own, from a program that is compiled once for each set of definitions.
-  StatusOr<ClKernel> MakeKernel(const KernelStep& step) const;
+  StatusOr<ClKernel> MakeKernel(const KernelStep& step) const {
+    return parts_.context->MakeKernel(step);
+  }
   cl_int NextCheckCode() const { return next_check_.fetch_add(1); }
 
  private:
   StatusOr<OpPlan> Plan(const OpRequest& request) const;
-  StatusOr<ClProgram> Compile(const std::string& text, const std::string& file) const;
 
   SliceParts parts_;
   std::shared_ptr<std::atomic<int64_t>> used_ = std::make_shared<std::atomic<int64_t>>(0);
   PlanRegistry plans_;
   mutable std::atomic<cl_int> next_check_{1};
-  mutable std::mutex mutex_;
-  mutable std::map<std::string, ClProgram> programs_;  // by text
 };
 
 }  // namespace oc::opencl

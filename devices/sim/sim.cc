@@ -28,6 +28,7 @@ class SimSlice : public Slice {
 
   StatusOr<std::unique_ptr<Buffer>> Allocate(int64_t bytes) override {
     OC_RETURN_IF_ERROR(unit_->lost());
+    if (bytes < 0) return InvalidArgument("allocate ", bytes, " bytes on ", unit_->device);
     const int64_t before = used_->fetch_add(bytes);
     const int64_t fault = unit_->options.out_of_memory_at;
     Status status;

@@ -57,8 +57,13 @@ static int32_t device_info(oc_device* device, oc_device_info* info, oc_error* er
 
 static int32_t create_slice(oc_device* device, const oc_slice_options* options, oc_slice** slice,
                             oc_error* error) {
-  struct plain_slice* s = calloc(1, sizeof(*s));
+  struct plain_slice* s;
   (void)device;
+  if (options->compute_units != 1) {
+    return fail(error, OC_INVALID_ARGUMENT, "plain: %d compute units, there is one",
+                options->compute_units);
+  }
+  s = calloc(1, sizeof(*s));
   if (s == NULL) return fail(error, OC_RESOURCE_EXHAUSTED, "plain: no memory for a slice");
   s->budget = options->memory_bytes;
   *slice = (oc_slice*)s;
@@ -87,7 +92,11 @@ struct plain_buffer {
 
 static int32_t allocate(oc_slice* slice, int64_t bytes, oc_buffer** buffer, oc_error* error) {
   struct plain_slice* s = (struct plain_slice*)slice;
-  struct plain_buffer* b = calloc(1, sizeof(*b));
+  struct plain_buffer* b;
+  if (bytes < 0) {
+    return fail(error, OC_INVALID_ARGUMENT, "plain: %lld bytes asked for", (long long)bytes);
+  }
+  b = calloc(1, sizeof(*b));
   if (s->budget > 0 && s->used + bytes > s->budget) {
     free(b);
     return fail(error, OC_RESOURCE_EXHAUSTED, "plain: %lld bytes asked for, %lld of %lld are left",
@@ -619,7 +628,11 @@ static int32_t record(oc_queue* queue, oc_event* event, oc_error* error) {
   return OC_OK;
 }
 static int32_t wait_for(oc_queue* queue, oc_event* event, oc_error* error) {
-  (void)queue, (void)event, (void)error; /* what was recorded has happened */
+  const struct plain_event* e = (const struct plain_event*)event;
+  struct plain_queue* q = (struct plain_queue*)queue;
+  (void)error;
+  /* What was recorded has happened; how it ended is inherited. */
+  if (e->recorded && q->first.code == OC_OK) q->first = e->status;
   return OC_OK;
 }
 static int32_t create_event(oc_slice* slice, oc_event** event, oc_error* error) {

@@ -238,7 +238,25 @@ StatusOr<Graph> WithHalfType(const Graph& graph, DType from, DType to) {
       node.attrs.Set("dtype", to);
     }
   }
-  return result.Bind({});  // infers the types of all results
+  OC_ASSIGN_OR_RETURN(result, result.Bind({}));  // infers the types of all results
+  // Casts to what a value is already are copies, and sums have the type of their operands: what
+  // every device has.
+  for (Node& node : result.nodes) {
+    if (!node.attrs.Has("dtype")) continue;
+    const DType operand = result.value(node.inputs[0]).type.dtype;
+    if (node.attrs.GetDType("dtype", to) != operand) continue;
+    if (node.def->name == "cast") {
+      node.def = result.ops().Find("copy");
+      node.attrs = {};
+    } else if (TakesSumType(*node.def)) {
+      Attributes rest;
+      for (const auto& [name, value] : node.attrs.values()) {
+        if (name != "dtype") rest.Set(name, value);
+      }
+      node.attrs = std::move(rest);
+    }
+  }
+  return result;
 }
 
 }  // namespace oc

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "openclaw/partitioner/costs.h"
 
@@ -122,28 +123,41 @@ StatusOr<Simulation> Simulate(const Program& program, const ClusterSpec& cluster
 
 namespace {
 
-std::vector<Substitute> FindSubstitutes(const Program& program, const ClusterSpec& cluster,
-                                        const CostTable& costs) {
-  std::vector<Substitute> found;
+// Calls f(VCU, call, its costs, runs a step) for every call that runs and is measured.
+template <typename F>
+void ForCalls(const Program& program, const ClusterSpec& cluster, const CostTable& costs,
+              const F& f) {
   for (size_t vcu = 0; vcu < program.vcus.size(); ++vcu) {
     const VcuProgram& v = program.vcus[vcu];
     std::vector<int> runs(v.segments.size(), 0);
     for (const Command& c : v.commands) {
       if (c.kind == CommandKind::kCompute) ++runs[c.segment];
     }
-    std::map<std::string, size_t> index;
     for (size_t s = 0; s < v.segments.size(); ++s) {
+      if (runs[s] == 0) continue;
       for (const Call& call : v.segments[s].calls) {
         const auto cost = CostOf({call.def, call.attrs, call.input_types, call.accumulate},
                                  cluster.vcus[vcu].kind, costs);
-        if (!cost.ok() || cost->substitute.empty() || runs[s] == 0) continue;
-        const auto [it, is_new] = index.try_emplace(call.cost_key, found.size());
-        if (is_new) found.push_back({v.name, call.cost_key, cost->substitute});
-        found[it->second].calls += runs[s];
-        found[it->second].seconds += runs[s] * cost->seconds;
+        if (cost.ok()) f(vcu, call, *cost, runs[s]);
       }
     }
   }
+}
+
+std::vector<Substitute> FindSubstitutes(const Program& program, const ClusterSpec& cluster,
+                                        const CostTable& costs) {
+  std::vector<Substitute> found;
+  std::map<std::pair<size_t, std::string>, size_t> index;
+  ForCalls(program, cluster, costs,
+           [&](size_t vcu, const Call& call, const CostEntry& entry, int runs) {
+             if (entry.substitute.empty()) return;
+             const auto [it, is_new] = index.try_emplace({vcu, call.cost_key}, found.size());
+             if (is_new) {
+               found.push_back({program.vcus[vcu].name, call.cost_key, entry.substitute});
+             }
+             found[it->second].calls += runs;
+             found[it->second].seconds += runs * entry.seconds;
+           });
   return found;
 }
 
@@ -159,6 +173,9 @@ void Predict(const Simulation& simulation, const Program& program, const Cluster
                          simulation.vcus[i].bubble_fraction, program.vcus[i].state_bytes,
                          program.vcus[i].step_bytes});
   }
+  ForCalls(program, cluster, costs, [&](size_t vcu, const Call&, const CostEntry& entry, int) {
+    plan.vcus[vcu].host_bytes = std::max(plan.vcus[vcu].host_bytes, entry.host_bytes);
+  });
 }
 
 }  // namespace oc

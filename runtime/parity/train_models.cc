@@ -25,11 +25,12 @@ DeviceRegistry Alone(const std::string& name, size_t index, const DeviceRegistry
 
 Status Train(const Graph& model, const Dataset& data, const DeviceRegistry& registry,
              const Options& options, Trained& trained) {
-  OC_ASSIGN_OR_RETURN(Cluster cluster,
-                      Cluster::Discover({.vcus = 1,
-                                         .registry = &registry,
-                                         .timeout_seconds = options.timeout_seconds,
-                                         .on_stuck_call = options.on_stuck_call}));
+  OC_ASSIGN_OR_RETURN(
+      Cluster cluster,
+      Cluster::Discover({.config = {.entries = {{.device = registry.leaves()[0].name}}},
+                         .registry = &registry,
+                         .timeout_seconds = options.timeout_seconds,
+                         .on_stuck_call = options.on_stuck_call}));
   // Plain momentum: what Adam divides by makes a rounding of small gradients a whole step.
   OC_ASSIGN_OR_RETURN(
       auto pipeline,

@@ -36,7 +36,8 @@ ordered_json ToValue(const VcuSummary& vcu) {
           {"predicted_bubble_fraction", Number(vcu.predicted_bubble_fraction)},
           {"achieved_bubble_fraction", Number(vcu.achieved_bubble_fraction)},
           {"predicted_peak_bytes", vcu.predicted_peak_bytes},
-          {"achieved_peak_bytes", vcu.achieved_peak_bytes}};
+          {"achieved_peak_bytes", vcu.achieved_peak_bytes},
+          {"computes_in", vcu.computes_in}};
 }
 
 // The lines of steps up to `last`; a line cut off by a crash is no JSON and ends what is kept.

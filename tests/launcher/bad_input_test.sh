@@ -34,9 +34,9 @@ sed 's/micro_batch: 64/micro_bach: 64/' "$config" > "$dir/typo.yaml"
 expect "mistyped key" "typo.yaml:[0-9]+.*micro_bach.*micro_batch" "$ocl" train "$dir/typo.yaml"
 train "value out of range" "lr" optimizer.lr=-1
 train "wrong type" "micro_batch" train.micro_batch=many
-train "not built: precision" "amp_level" precision.amp_level=O2
+train "not built: precision" "amp_level" precision.amp_level=O2-fp8
 train "not built: schedule" "schedule" parallel.schedule=zb-h1
-train "not built: optimizer" "lion" optimizer.name=lion
+train "unknown optimizer" "lionn.*one of.*lion" optimizer.name=lionn
 train "unknown model key" "depht" model.depht=3
 
 # The data.

@@ -381,6 +381,9 @@ TEST(Config, WhatIsNotBuiltIsRefusedByName) {
   EXPECT_TRUE(CheckBuilt(*Small({"parallel.schedule=1f1b", "parallel.recompute=marked",
                                  "comm_options.allreduce_algorithm=ring"}))
                   .ok());
+  for (const char* level : {"O0", "O1", "O2", "O3"}) {
+    EXPECT_TRUE(CheckBuilt(*Small({absl::StrCat("precision.amp_level=", level)})).ok()) << level;
+  }
   const std::vector<std::string> unbuilt = {"precision.amp_level=O2-fp8",
                                             "parallel.shard=1",
                                             "parallel.schedule=zb-h1",
@@ -396,6 +399,32 @@ TEST(Config, WhatIsNotBuiltIsRefusedByName) {
     const std::string key = assignment.substr(0, assignment.find('='));
     EXPECT_THAT(message, AllOf(HasSubstr(key), HasSubstr(assignment.substr(key.size() + 1)),
                                HasSubstr("there is")));
+  }
+}
+
+TEST(Config, LossScaleIsAWordOrANumber) {
+  using Mode = LossScaleConfig::Mode;
+  EXPECT_EQ(Small({})->precision.loss_scale.mode, Mode::kAuto);
+  EXPECT_EQ(Small({"precision.loss_scale=auto"})->precision.loss_scale.mode, Mode::kAuto);
+  const auto dynamic = Small({"precision.loss_scale=dynamic", "precision.growth_interval=100"});
+  ASSERT_TRUE(dynamic.ok()) << dynamic.status();
+  EXPECT_EQ(dynamic->precision.loss_scale.mode, Mode::kDynamic);
+  EXPECT_EQ(dynamic->precision.loss_scale.growth_interval, 100);
+  const auto fixed = Small({"precision.loss_scale=1024"});
+  ASSERT_TRUE(fixed.ok()) << fixed.status();
+  EXPECT_EQ(fixed->precision.loss_scale.mode, Mode::kFixed);
+  EXPECT_EQ(fixed->precision.loss_scale.value, 1024);
+  // What is printed reads back.
+  for (const auto* config : {&dynamic, &fixed}) {
+    const auto again = ParseConfig(FormatConfig(**config), "printed");
+    ASSERT_TRUE(again.ok()) << again.status();
+    EXPECT_EQ(again->precision.loss_scale.mode, (*config)->precision.loss_scale.mode);
+    EXPECT_EQ(again->precision.loss_scale.value, (*config)->precision.loss_scale.value);
+  }
+  for (const char* bad : {"0", "-1", "inf", "often"}) {
+    const auto config = Small({absl::StrCat("precision.loss_scale=", bad)});
+    ASSERT_FALSE(config.ok()) << bad;
+    EXPECT_THAT(std::string(config.status().message()), HasSubstr("precision.loss_scale"));
   }
 }
 

@@ -80,4 +80,30 @@ for model in lenet gpt; do
     compare "$model-$run" "$model-one"
   done
 done
+
+# cluster: auto takes what is there, alone and under mpirun: more ranks than devices, and fewer.
+check() {  # NAME COMMAND...
+  local name=$1
+  shift
+  if "$@"; then echo "ok: $name"; else
+    echo "FAILED: $name"
+    failures=$((failures + 1))
+  fi
+}
+found='^cluster: auto: cpu:0 (.*), ascend:0 (.*), ascend:1 (.*)'
+"$ocl" plan "$source/examples/gpt_text.yaml" "${small_gpt[@]}" comm_options.pipeline_depth=1 \
+  comm_options.gradient_accumulation=auto parallel.data_parallel=1 > "$dir/plan.log" 2>&1
+check "auto: ocl plan tells what it found" grep -q "$found" "$dir/plan.log"
+three=(comm_options.pipeline_depth=1 parallel.data_parallel=3)
+train auto-alone gpt -- "${three[@]}"
+check "auto: the log tells what was found" grep -q "cluster: auto: cpu:0 (.*), ascend:0 (" "$dir/auto-alone.log"
+train auto-three-ranks gpt "${mpi[@]}" -np 3 -- "${three[@]}"
+check "auto: ranks beyond the devices take the processors" \
+  grep -q '"name":"cpu:2.0"' "$dir/auto-three-ranks/metrics.jsonl"
+export ASCEND_EMULATOR_DEVICES=3
+train auto-two-ranks gpt "${mpi[@]}" -np 2 -- "${three[@]}"
+check "auto: a rank takes two of three devices" \
+  grep -q '"name":"ascend:0.1"' "$dir/auto-two-ranks/metrics.jsonl"
+check "auto: the processors are left out" grep -q "left out: .*cpu:0 (.*each process" "$dir/auto-two-ranks.log"
+for run in auto-alone auto-three-ranks auto-two-ranks; do compare $run gpt-one; done
 exit $((failures > 0))

@@ -16,12 +16,16 @@ constexpr int64_t kSteps = 12;
 
 class MixedDevicesTest : public ::testing::Test {
  protected:
+  // No entries: auto.
   void Train(std::vector<ClusterEntry> entries, int depth, int replicas,
              std::vector<double>& losses) {
     DiscoverOptions options;
+    options.vcus = depth * replicas;
     options.config = {.entries = std::move(entries), .plugins = {PLAIN_PLUGIN}};
     auto cluster = Cluster::Discover(options);
     ASSERT_TRUE(cluster.ok()) << cluster.status();
+    found_ = cluster->found();
+    for (const VcuSpec& v : cluster->spec().vcus) devices_.insert(v.device);
     ASSERT_TRUE(model_.ok()) << model_.status();
     auto pipeline = ElasticPipeline::Create(*model_, *cluster, optimizer_,
                                             {.micro_batch = 8,
@@ -57,6 +61,8 @@ class MixedDevicesTest : public ::testing::Test {
   HybridOptimizer optimizer_ = {Sgd{.lr = 0.05, .momentum = 0.9, .nesterov = true},
                                 {.clip_norm = 2}};
   double most_left_ = 0.7;  // of the loss
+  std::string found_;       // by the cluster of the last run
+  std::set<std::string> devices_;
 };
 
 TEST_F(MixedDevicesTest, PipelineOverCpuAndPlugin) {
@@ -70,6 +76,14 @@ TEST_F(MixedDevicesTest, ReplicasOnCpuAndPlugin) {
 }
 TEST_F(MixedDevicesTest, PluginsAlone) {
   ExpectSameCurve({{.device = "plain"}, {.device = "plain"}}, 2, 1);
+}
+
+// `cluster: auto` takes the plugin's device beside the processors.
+TEST_F(MixedDevicesTest, AutoTakesAPluginThatWasNamed) {
+  ExpectSameCurve({}, 2, 1);
+  EXPECT_THAT(devices_, ::testing::IsSupersetOf({"cpu", "plain"}));
+  EXPECT_THAT(found_, ::testing::HasSubstr(", plain:0 ("));
+  EXPECT_THAT(found_, ::testing::Not(::testing::HasSubstr("sim")));
 }
 
 // The plugin knows linear layers only: a convolutional network trains all the same, and the plan
@@ -90,6 +104,14 @@ TEST_F(MixedDevicesTest, OpsThatADeviceLacksRunElsewhereAndAreListed) {
     if (s.by.starts_with("on cpu/")) moved.insert(s.op.substr(0, s.op.find_first_of("@(")));
   }
   EXPECT_THAT(moved, ::testing::IsSupersetOf({"conv2d", "conv2d_grad_weight", "max_pool2d"}));
+  // What they take of the host is predicted: the first convolution's operands at least.
+  const VcuPrediction& predicted = (*pipeline)->plan().vcus[0];
+  const int64_t images = 4 * 28 * 28 * 4, activations = 4 * 28 * 28 * 6 * 4;
+  EXPECT_GE(predicted.host_bytes, images + activations);
+  EXPECT_LT(predicted.host_bytes, 8 * (images + activations));
+  EXPECT_GE((*pipeline)->predicted_process_bytes(), predicted.state_bytes + predicted.step_bytes +
+                                                        predicted.host_bytes +
+                                                        (*pipeline)->executor().host_bytes());
   const auto data = MakeSyntheticImages({.size = 64});
   auto batches = (*pipeline)->UseData(*data, 2);
   ASSERT_TRUE(batches.ok()) << batches.status();
@@ -141,6 +163,30 @@ TEST_F(MixedOpenClTest, ReplicasOfAGptOnCpuAndOpenCl) {
   UseGpt();
   ExpectSameCurve({{.device = "cpu", .cores = 1}, {.device = "opencl"}}, 1, 2, kTolerance);
 }
+// PoCL is the processors once more.
+TEST_F(MixedOpenClTest, AutoLeavesOutDevicesOfTheSameCores) {
+  auto registry = LeavesWithPlugins({});
+  ASSERT_TRUE(registry.ok());
+  auto devices = (*registry->Find("opencl"))->discover();
+  ASSERT_TRUE(devices.ok());
+  std::string left_out;
+  int taken = 0;
+  for (const auto& d : *devices) {
+    if (d->info().cores.empty()) {
+      ++taken;
+    } else {
+      left_out = d->info().name;
+    }
+  }
+  if (left_out.empty()) GTEST_SKIP() << "no OpenCL driver for processors is installed";
+  DiscoverOptions options;
+  auto cluster = Cluster::Discover(options);
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  EXPECT_THAT(cluster->found(), ::testing::ContainsRegex("left out: (.*, )?" + left_out +
+                                                         " .*the same cores as cpu"));
+  for (const VcuSpec& v : cluster->spec().vcus) taken -= v.device == "opencl" ? 1 : 0;
+  EXPECT_EQ(taken, 0);
+}
 TEST_F(MixedOpenClTest, PipelineOfALeNetOverOpenClAlone) {
   model_ = models::LeNet({});
   data_ = MakeSyntheticImages({.size = 90});
@@ -169,6 +215,11 @@ TEST_F(MixedAscendTest, PipelineOfAnMlpOverCpuAndAscend) {
 }
 TEST_F(MixedAscendTest, ReplicasOfAnMlpOnCpuAndAscend) {
   ExpectSameCurve({{.device = "cpu", .cores = 1}, {.device = "ascend"}}, 1, 2, kTolerance);
+}
+TEST_F(MixedAscendTest, AutoFindsTheDevicesOfTheLibraries) {
+  ExpectSameCurve({}, 1, 3, kTolerance);
+  EXPECT_THAT(devices_, ::testing::IsSupersetOf({"cpu", "ascend"}));
+  EXPECT_THAT(found_, ::testing::HasSubstr("ascend:1 ("));
 }
 TEST_F(MixedAscendTest, PipelineOfAGptOverCpuAndAscend) {
   UseGpt();

@@ -48,10 +48,11 @@ class PlanTest : public ::testing::Test {
     Outcome result;
     result.plan = out + ".plan";
     std::ifstream in(out);
-    std::string series;
+    std::string series, value;  // a value may be nan
     int64_t step;
-    double value;
-    while (in >> series >> step >> value) result.series[series].push_back(value);
+    while (in >> series >> step >> value) {
+      result.series[series].push_back(std::strtod(value.c_str(), nullptr));
+    }
     for (int rank = 0; rank < ranks; ++rank) {
       std::ifstream scales(out + ".scales." + std::to_string(rank));
       result.scales.emplace_back();

@@ -76,7 +76,7 @@ TEST(Metrics, OneObjectAStepAndASummaryLast) {
   EXPECT_TRUE(last["unigram_entropy"].is_null());
   EXPECT_EQ(last["vcus"][0]["name"], "cpu:0");
   EXPECT_EQ(last["vcus"][0]["achieved_peak_bytes"], 9);
-  EXPECT_EQ(last["vcus"][0].size(), 7u);
+  EXPECT_EQ(last["vcus"][0].size(), 8u);
   EXPECT_EQ(last["processes"][0]["achieved_bytes"], 6);
 }
 

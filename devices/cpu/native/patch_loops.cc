@@ -1,5 +1,6 @@
 #include "openclaw/devices/cpu/native/patch_loops.h"
 
+#include "openclaw/devices/cpu/native/interleave.h"
 #include "openclaw/devices/cpu/native/isa.h"
 
 namespace oc::cpu::OC_CPU_ISA {
@@ -28,38 +29,60 @@ void Gather(const PatchSizes& s, const void* x_bytes, void* rows_bytes, int64_t 
   }
 }
 
-// kTaps: the number of taps, where it is known; 0: any.
-template <typename T, int kTaps>
-void PackTaps(const T* weights, T* rows, int64_t in, int64_t any_taps, int64_t begin, int64_t end) {
-  const int64_t taps = kTaps > 0 ? kTaps : any_taps;
-  for (int64_t o = begin; o < end; ++o) {
-    const T* from = weights + o * in * taps;
-    T* to = rows + o * in * taps;
-    for (int64_t tap = 0; tap < taps; ++tap, to += in) {
-      for (int64_t i = 0; i < in; ++i) to[i] = from[i * taps + tap];
-    }
-  }
+constexpr int64_t kNine = 9;  // taps that have loops of their own
+
+// kLanes channels of nine taps each, as they lie: vectors of one tap.
+template <typename T>
+OC_INLINE void LoadNine(const T* from, vf (&v)[kNine]) {
+  vf x[kNine];
+#pragma GCC unroll 9
+  for (int q = 0; q < kNine; ++q) x[q] = Load(from + q * kLanes);
+  Deinterleave<kNine>(x, v);
 }
 
 template <typename T>
 void Pack(const void* weights, void* rows, int64_t in, int64_t taps, int64_t begin, int64_t end) {
-  const auto loop = taps == 9 ? PackTaps<T, 9> : PackTaps<T, 0>;
-  loop(static_cast<const T*>(weights), static_cast<T*>(rows), in, taps, begin, end);
+  for (int64_t o = begin; o < end; ++o) {
+    const T* from = static_cast<const T*>(weights) + o * in * taps;
+    T* to = static_cast<T*>(rows) + o * in * taps;
+    int64_t done = 0;
+    for (; taps == kNine && done + kLanes <= in; done += kLanes) {
+      vf v[kNine];
+      LoadNine(from + done * kNine, v);
+#pragma GCC unroll 9
+      for (int t = 0; t < kNine; ++t) Store(to + t * in + done, v[t]);
+    }
+    for (int64_t tap = 0; tap < taps; ++tap, to += in) {
+      for (int64_t i = done; i < in; ++i) to[i] = from[i * taps + tap];
+    }
+  }
 }
 
-template <typename T, int kTaps, bool kAccumulate>
-void UnpackTaps(const T* rows, T* weights, int64_t in, int64_t any_taps, int64_t begin,
-                int64_t end) {
-  const int64_t taps = kTaps > 0 ? kTaps : any_taps;
+template <typename T, bool kAccumulate>
+void UnpackTo(const T* rows, T* weights, int64_t in, int64_t taps, int64_t begin, int64_t end) {
   for (int64_t o = begin; o < end; ++o) {
     const T* from = rows + o * in * taps;
     T* to = weights + o * in * taps;
-    for (int64_t i = 0; i < in; ++i, to += taps) {
+    int64_t done = 0;
+    for (; taps == kNine && done + kLanes <= in; done += kLanes) {
+      vf v[kNine], x[kNine];
+#pragma GCC unroll 9
+      for (int t = 0; t < kNine; ++t) v[t] = Load(from + t * in + done);
+      Interleave<kNine>(v, x);
+      T* const part = to + done * kNine;
+#pragma GCC unroll 9
+      for (int q = 0; q < kNine; ++q) {
+        if constexpr (kAccumulate) x[q] += Load(part + q * kLanes);
+        Store(part + q * kLanes, x[q]);
+      }
+    }
+    for (int64_t i = done; i < in; ++i) {
       for (int64_t tap = 0; tap < taps; ++tap) {
+        T* const one = to + i * taps + tap;
         if constexpr (kAccumulate) {
-          StoreScalar(to + tap, LoadScalar(to + tap) + LoadScalar(from + tap * in + i));
+          StoreScalar(one, LoadScalar(one) + LoadScalar(from + tap * in + i));
         } else {
-          to[tap] = from[tap * in + i];
+          *one = from[tap * in + i];
         }
       }
     }
@@ -69,41 +92,135 @@ void UnpackTaps(const T* rows, T* weights, int64_t in, int64_t any_taps, int64_t
 template <typename T>
 void Unpack(const void* rows, void* weights, int64_t in, int64_t taps, int64_t begin, int64_t end,
             bool accumulate) {
-  const auto known = accumulate ? UnpackTaps<T, 9, true> : UnpackTaps<T, 9, false>;
-  const auto any = accumulate ? UnpackTaps<T, 0, true> : UnpackTaps<T, 0, false>;
-  (taps == 9 ? known : any)(static_cast<const T*>(rows), static_cast<T*>(weights), in, taps, begin,
-                            end);
+  const auto unpack = accumulate ? UnpackTo<T, true> : UnpackTo<T, false>;
+  unpack(static_cast<const T*>(rows), static_cast<T*>(weights), in, taps, begin, end);
 }
 
-template <int kTaps>
-void BlockTaps(const float* weights, float* blocks, int64_t in, int64_t any_taps, int64_t begin,
-               int64_t end) {
-  constexpr int64_t kBlock = 16;
-  const int64_t taps = kTaps > 0 ? kTaps : any_taps;
+constexpr int64_t kBlock = 16;
+
+// Block by block, so that what is written lies together: row by row took twice as long.
+void BlockFloats(const void* weights, void* blocks, int64_t in, int64_t taps, int64_t begin,
+                 int64_t end) {
+  float* to = static_cast<float*>(blocks) + begin * kBlock * in * taps;
   for (int64_t ob = begin; ob < end; ++ob) {
-    for (int64_t o = 0; o < kBlock; ++o) {
-      const float* from = weights + (ob * kBlock + o) * in * taps;
-      float* to = blocks + (ob * in * taps + o) * kBlock;
-      for (int64_t ib = 0; ib < in / kBlock; ++ib) {
-        for (int64_t tap = 0; tap < taps; ++tap, to += kBlock * kBlock) {
-          for (int64_t i = 0; i < kBlock; ++i) to[i] = from[i * taps + tap];
+    for (int64_t ib = 0; ib < in / kBlock; ++ib, to += taps * kBlock * kBlock) {
+      for (int64_t o = 0; o < kBlock; ++o) {
+        const float* from =
+            static_cast<const float*>(weights) + ((ob * kBlock + o) * in + ib * kBlock) * taps;
+        float* line = to + o * kBlock;
+        if (taps != kNine) {
+          for (int64_t tap = 0; tap < taps; ++tap, line += kBlock * kBlock) {
+            for (int64_t i = 0; i < kBlock; ++i) line[i] = from[i * taps + tap];
+          }
+          continue;
         }
-        from += kBlock * taps;
+        for (int64_t i = 0; i < kBlock; i += kLanes) {
+          vf v[kNine];
+          LoadNine(from + i * kNine, v);
+#pragma GCC unroll 9
+          for (int t = 0; t < kNine; ++t) Store(line + t * kBlock * kBlock + i, v[t]);
+        }
       }
     }
   }
 }
 
-void Block(const float* weights, float* blocks, int64_t in, int64_t taps, int64_t begin,
-           int64_t end) {
-  (taps == 9 ? BlockTaps<9> : BlockTaps<0>)(weights, blocks, in, taps, begin, end);
+// A number of one output channel and the next one's, as they lie in a block.
+OC_INLINE vf LoadPairs(const bf16* even, const bf16* odd) {
+  vh a, b;
+  __builtin_memcpy(&a, even, sizeof(a));
+  __builtin_memcpy(&b, odd, sizeof(b));
+  return Bits(__builtin_convertvector(a, vu) | __builtin_convertvector(b, vu) << 16);
+}
+
+void BlockHalves(const void* weights, void* blocks, int64_t in, int64_t taps, int64_t begin,
+                 int64_t end) {
+  bf16* to = static_cast<bf16*>(blocks) + begin * kBlock * in * taps;
+  for (int64_t ob = begin; ob < end; ++ob) {
+    for (int64_t ib = 0; ib < in / kBlock; ++ib, to += taps * kBlock * kBlock) {
+      for (int64_t o = 0; o < kBlock; o += 2) {
+        const bf16* even =
+            static_cast<const bf16*>(weights) + ((ob * kBlock + o) * in + ib * kBlock) * taps;
+        const bf16* odd = even + in * taps;
+        bf16* line = to + o * kBlock;
+        if (taps != kNine) {
+          for (int64_t tap = 0; tap < taps; ++tap, line += kBlock * kBlock) {
+            for (int64_t i = 0; i < kBlock; ++i) {
+              line[2 * i] = even[i * taps + tap];
+              line[2 * i + 1] = odd[i * taps + tap];
+            }
+          }
+          continue;
+        }
+        for (int64_t i = 0; i < kBlock; i += kLanes) {
+          vf x[kNine], v[kNine];
+#pragma GCC unroll 9
+          for (int q = 0; q < kNine; ++q) {
+            const int64_t at = i * kNine + q * kLanes;
+            x[q] = LoadPairs(even + at, odd + at);
+          }
+          Deinterleave<kNine>(x, v);
+#pragma GCC unroll 9
+          for (int t = 0; t < kNine; ++t) {
+            __builtin_memcpy(line + t * kBlock * kBlock + 2 * i, &v[t], sizeof(vf));
+          }
+        }
+      }
+    }
+  }
+}
+
+// What one output pixel gives to the taps' pixels, which begin at targets[tap]; null: outside.
+void FoldPixel(const float* product, float* const* targets, int64_t channels, int64_t taps) {
+  int64_t done = 0;
+  for (; taps == kNine && done + kLanes <= channels; done += kLanes) {
+    vf v[kNine];
+    LoadNine(product + done * kNine, v);
+#pragma GCC unroll 9
+    for (int t = 0; t < kNine; ++t) {
+      if (targets[t] != nullptr) Store(targets[t] + done, Load(targets[t] + done) + v[t]);
+    }
+  }
+  for (int64_t tap = 0; tap < taps; ++tap) {
+    if (targets[tap] == nullptr) continue;
+    for (int64_t i = done; i < channels; ++i) targets[tap][i] += product[i * taps + tap];
+  }
+}
+
+constexpr int64_t kMostTaps = 64;
+
+template <typename T>
+void Fold(const PatchSizes& s, const float* product, int64_t row, float* sums, void* image_bytes,
+          int64_t pixel) {
+  const int64_t pixels = s.h.input * s.w.input, taps = s.h.kernel * s.w.kernel;
+  __builtin_memset(sums, 0, static_cast<size_t>(pixels * s.channels) * sizeof(float));
+  for (int64_t oh = 0; oh < s.h.output; ++oh) {
+    for (int64_t ow = 0; ow < s.w.output; ++ow, product += row) {
+      float* targets[kMostTaps];
+      for (int64_t tap = 0; tap < taps; ++tap) {
+        const int64_t h = oh * s.h.stride - s.h.before + tap / s.w.kernel * s.h.dilation;
+        const int64_t w = ow * s.w.stride - s.w.before + tap % s.w.kernel * s.w.dilation;
+        const bool inside = h >= 0 && h < s.h.input && w >= 0 && w < s.w.input;
+        targets[tap] = inside ? sums + (h * s.w.input + w) * s.channels : nullptr;
+      }
+      FoldPixel(product, targets, s.channels, taps);
+    }
+  }
+  T* image = static_cast<T*>(image_bytes);
+  for (int64_t p = 0; p < pixels; ++p) {
+    const float* from = sums + p * s.channels;
+    ForVectors(s.channels, [&](int64_t i, auto part) OC_LAMBDA {
+      Store(image + p * pixel + i, Load(from + i, part), part);
+    });
+  }
 }
 
 }  // namespace
 
-const PatchLoops kPatchLoops = {{Gather<float>, Gather<bf16>, Gather<f16>},
-                                {Pack<float>, Pack<bf16>, Pack<f16>},
-                                {Unpack<float>, Unpack<bf16>, Unpack<f16>},
-                                Block};
+const PatchLoops kPatchLoops = {{Gather<float>, Gather<bf16>},
+                                {Pack<float>, Pack<bf16>},
+                                {Unpack<float>, Unpack<bf16>},
+                                {BlockFloats, BlockHalves},
+                                {Fold<float>, Fold<bf16>}};
 
 }  // namespace oc::cpu::OC_CPU_ISA

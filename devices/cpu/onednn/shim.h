@@ -40,7 +40,8 @@ class Layout {
   Layout() = default;  // no tensor
   // Strides in elements. f32, bf16, f16 and i32 only (kUnimplemented).
   static StatusOr<Layout> Strided(DType dtype, const Dims& dims, const Dims& strides);
-  // Weights OIHW in blocks of 16 by 16, the inputs of a block together (ABcd16a16b).
+  // Weights OIHW in blocks of 16 by 16, the inputs of a block together (ABcd16a16b); of bf16 the
+  // outputs in pairs within (ABcd8a16b2a).
   static StatusOr<Layout> Blocked16(DType dtype, const Dims& dims);
   // The library chooses: ask the Call what it took.
   static StatusOr<Layout> Any(DType dtype, const Dims& dims);

@@ -7,8 +7,8 @@
 #include <map>
 #include <set>
 
+#include "../leaves/leaves.h"
 #include "harness.h"
-#include "leaves.h"
 #include "openclaw/devices/export.h"
 #include "openclaw/devices/reference/reference.h"
 #include "openclaw/graph/sum_chunks.h"

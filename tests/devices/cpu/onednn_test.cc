@@ -143,14 +143,20 @@ TEST(OneDnn, Convolutions) {
       {3, 6, 6, 48, 32, 1, 1, 1, none},  // a product as it lies
       {3, 7, 7, 32, 40, 1, 2, 1, none},  // one tap, strided: few channels, and many
       {3, 7, 8, 128, 40, 1, 2, 1, none},
-      {2, 11, 12, 144, 160, 3, 1, 1, same},          // weights in blocks of 16 by 16
-      {2, 9, 8, 32, 32, 3, 1, 2, {2, 2, 2, 2}},      // dilated
-      {2, 7, 9, 32, 32, 3, 2, 2, {3, 0, 1, 2}},      // all at once, unlike padding
-      {2, 5, 5, 32, 32, 2, 1, 1, {1, 1, 0, 0}},      // an even kernel
-      {2, 4, 4, 32, 32, 3, 1, 1, {3, 3, 3, 3}},      // padding beyond the kernel's reach
-      {1, 6, 6, 32, 32, 3, 1, 1, same},              // fewer images than workers
-      {4, 12, 12, 3, 64, 3, 1, 1, same},             // few channels in
-      {3, 12, 12, 130, 129, 3, 1, 1, same},          // weights copied in parts
+      {2, 11, 12, 144, 160, 3, 1, 1, same},      // weights in blocks of 16 by 16
+      {2, 9, 8, 32, 32, 3, 1, 2, {2, 2, 2, 2}},  // dilated
+      {2, 7, 9, 32, 32, 3, 2, 2, {3, 0, 1, 2}},  // all at once, unlike padding
+      {2, 5, 5, 32, 32, 2, 1, 1, {1, 1, 0, 0}},  // an even kernel
+      {2, 4, 4, 32, 32, 3, 1, 1, {3, 3, 3, 3}},  // padding beyond the kernel's reach
+      {1, 6, 6, 32, 32, 3, 1, 1, same},          // fewer images than workers
+      {4, 12, 12, 3, 64, 3, 1, 1, same},         // few channels in
+      {3, 12, 12, 130, 129, 3, 1, 1, same},      // weights copied in parts
+      {5, 8, 8, 70, 40, 3, 2, 1, same},          // gradients of images folded: small and strided
+      {33, 7, 8, 66, 24, 3, 2, 1, same},         // in pieces of images and channels
+      {3, 7, 7, 64, 32, 3, 2, 2, {2, 1, 1, 2}},  // dilated, unlike padding
+      {2, 3, 3, 256, 512, 3, 1, 1, same},        // many channels
+      {3, 7, 7, 128, 256, 3, 1, 1, same},        // bf16's
+      {2, 8, 8, 130, 260, 3, 2, 1, same},
       {2, 8, 8, 16, 24, 3, 1, 1, same, 4},           // groups
       {2, 8, 8, 16, 16, 3, 2, 1, {0, 1, 1, 0}, 16},  // one channel a group
   };

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <chrono>
 #include <numeric>
+#include <optional>
 #include <thread>
 
 namespace oc {
@@ -147,6 +148,29 @@ TEST(WorkerPool, WorkersArePinnedToTheirCores) {
     });
     EXPECT_EQ(count, (std::vector<int>{1, 1, 1}));
     EXPECT_EQ(first, (std::vector<int>{cores[0], cores[1], cores[0]}));
+  }).join();
+}
+
+// A pool may have the address of one that is gone: the caller is bound to the new one's cores.
+TEST(WorkerPool, ANewPoolBindsTheCallerAnew) {
+  const auto cores = [] {
+    cpu_set_t set;
+    std::vector<int> allowed;
+    if (sched_getaffinity(0, sizeof(set), &set) != 0) return allowed;
+    for (int core = 0; core < CPU_SETSIZE; ++core) {
+      if (CPU_ISSET(core, &set)) allowed.push_back(core);
+    }
+    return allowed;
+  };
+  const std::vector<int> allowed = cores();
+  if (allowed.size() < 2) GTEST_SKIP() << "needs two cores";
+  std::thread([&] {
+    std::optional<WorkerPool> pool;
+    for (const int core : {allowed[0], allowed[1], allowed[0]}) {
+      pool.emplace(1, std::vector<int>{core});
+      pool->BindCaller();
+      EXPECT_EQ(cores(), std::vector<int>{core});
+    }
   }).join();
 }
 

@@ -273,27 +273,6 @@ TEST_F(SimTest, AQueueWaitsForAnother) {
   EXPECT_THAT(Read(2, 1), ElementsAre(7));
 }
 
-TEST_F(SimTest, TwoQueuesHandAValueToAndFro) {
-  Open({});
-  auto second = *slice_->CreateQueue("second");
-  auto there = *slice_->CreateEvent(), back = *slice_->CreateEvent();
-  Write(0, {1, 1});
-  auto add = Prepare(Request("add", {{DType::kF32, {1}}, {DType::kF32, {1}}}));
-  const auto step = [&](Queue& queue, int64_t from, int64_t to) {
-    const std::vector<BufferRange> in = {Floats(from, 1), Floats(1, 1)}, out = {Floats(to, 1)};
-    EXPECT_EQ(queue.Enqueue(*add, in, out, {}), OkStatus());
-  };
-  for (int i = 0; i < 50; ++i) {
-    step(*queue_, 0, 2);
-    EXPECT_EQ(queue_->Record(*there), OkStatus());
-    EXPECT_EQ(second->WaitFor(*there), OkStatus());
-    step(*second, 2, 0);
-    EXPECT_EQ(second->Record(*back), OkStatus());
-    EXPECT_EQ(queue_->WaitFor(*back), OkStatus());
-  }
-  EXPECT_THAT(Read(0, 1), ElementsAre(101));
-}
-
 TEST_F(SimTest, AnErrorComesWithEveryLaterEventAlsoOfQueuesThatWait) {
   Open({});
   auto second = *slice_->CreateQueue("second");

@@ -13,6 +13,8 @@ StatusOr<std::vector<std::unique_ptr<Device>>> Discover() {
 
 }  // namespace
 
-std::vector<LeafUnderTest> LeavesUnderTest() { return {{ThroughTable<&Discover>("sim"), {1}}}; }
+std::vector<LeafUnderTest> LeavesUnderTest() {
+  return {{ThroughTable<&Discover>("sim"), {1}, /*asynchronous=*/true}};
+}
 
 }  // namespace oc::parity

@@ -12,7 +12,7 @@ std::vector<LeafUnderTest> LeavesUnderTest() {
     std::printf("skipped: %s\n", leaf.status().ToString().c_str());
     return {};
   }
-  return {{std::move(leaf).value(), {1}}};
+  return {{std::move(leaf).value(), {1}, /*asynchronous=*/true}};
 }
 
 }  // namespace oc::parity

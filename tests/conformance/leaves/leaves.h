@@ -9,7 +9,8 @@ namespace oc::parity {
 
 struct LeafUnderTest {
   DeviceLeaf leaf;
-  std::vector<int> threads;  // slices of so many threads are tested
+  std::vector<int> threads;   // slices of so many threads are tested
+  bool asynchronous = false;  // calls of a queue return before the work is done
 };
 
 std::vector<LeafUnderTest> LeavesUnderTest();
