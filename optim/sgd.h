@@ -13,7 +13,7 @@ namespace oc {
 
 struct Sgd {
   static constexpr char kName[] = "sgd";
-  double lr = 0.1;
+  double lr = 1e-3;
   double momentum = 0;  // in [0, 1)
   bool nesterov = false;
   double weight_decay = 0;

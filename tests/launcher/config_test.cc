@@ -259,6 +259,57 @@ TEST(Config, ExclusiveAndMissingKeys) {
   EXPECT_THAT(Error(Small({"optimizer={name: sgd, nesterov: true}"})), HasSubstr("needs"));
 }
 
+TEST(Config, OptimizersHaveTheirOwnKeysAndDefaults) {
+  const auto lion = Small({"optimizer={name: lion, betas: [0.95, 0.98]}"});
+  ASSERT_TRUE(lion.ok()) << lion.status();
+  EXPECT_EQ(lion->optimizer.lr, 1e-4);
+  EXPECT_THAT(lion->optimizer.betas, ElementsAre(0.95, 0.98));
+  const auto muon = Small({"optimizer={name: muon, adamw: {lr: 1e-3}, ns_steps: 6}"});
+  ASSERT_TRUE(muon.ok()) << muon.status();
+  EXPECT_EQ(muon->optimizer.momentum, 0.95);
+  EXPECT_TRUE(muon->optimizer.nesterov);
+  EXPECT_EQ(muon->optimizer.ns_steps, 6);
+  EXPECT_EQ(muon->optimizer.adamw.lr, 1e-3);
+  EXPECT_THAT(Error(Small({"optimizer={name: sgd, betas: [0.9, 0.99]}"})),
+              AllOf(HasSubstr("`optimizer.betas` is a key of adam, adamw, lamb, lion"),
+                    HasSubstr("here the name is sgd, which takes momentum, nesterov")));
+  EXPECT_THAT(Error(Small({"optimizer={name: adafactor, beta2_decai: -0.8}"})),
+              HasSubstr("unknown key `optimizer.beta2_decai`; did you mean `beta2_decay`?"));
+  EXPECT_THAT(Error(Small({"optimizer={name: muon, adamw: {lrr: 1}}"})),
+              HasSubstr("unknown key `optimizer.adamw.lrr`"));
+  EXPECT_THAT(Error(Small({"optimizer.clip_value=0"})), HasSubstr("a number above 0"));
+  EXPECT_THAT(Error(Small({"optimizer.ema={decay: 1}"})), HasSubstr("a number in (0, 1)"));
+}
+
+TEST(Config, SchedulesHaveTheirOwnKeys) {
+  const auto wsd = Small({"optimizer.schedule={name: wsd, decay_steps: 50, decay_shape: sqrt}"});
+  ASSERT_TRUE(wsd.ok()) << wsd.status();
+  EXPECT_EQ(wsd->optimizer.schedule.decay_steps, 50);
+  EXPECT_THAT(Error(Small({"optimizer.schedule={name: wsd, gamma: 0.5}"})),
+              HasSubstr("`optimizer.schedule.gamma` is a key of step; here the name is wsd"));
+  EXPECT_THAT(Error(Small({"optimizer.schedule={name: step}"})), HasSubstr("none was given"));
+}
+
+TEST(Config, GroupsAreAListOfMaps) {
+  const auto c =
+      Small({"optimizer.groups=[{name: norms, match: ['*.norm.*', bias], lr_scale: 0.5, "
+             "weight_decay: 0, decay_all: true}]",
+             "optimizer.ema={decay: 0.99}"});
+  ASSERT_TRUE(c.ok()) << c.status();
+  const ParameterGroup& group = c->optimizer.groups.at(0);
+  EXPECT_THAT(group.match, ElementsAre("*.norm.*", "bias"));
+  EXPECT_EQ(group.lr_scale, 0.5);
+  EXPECT_EQ(group.weight_decay, 0);
+  EXPECT_TRUE(group.decay_all);
+  EXPECT_EQ(c->optimizer.ema->decay, 0.99);
+  EXPECT_THAT(Error(Small({"optimizer.groups=[{match: a, lr: 1}]"})),
+              HasSubstr("unknown key `optimizer.groups.0.lr`"));
+  EXPECT_THAT(Error(Small({"optimizer.groups=[{lr_scale: 1}]"})), HasSubstr("is missing"));
+  EXPECT_THAT(Error(Small({"optimizer.groups=5"})), HasSubstr("a list of maps"));
+  EXPECT_THAT(Error(Small({"optimizer.groups=[{match: a, use_muon: true}]"})),
+              HasSubstr("use_muon is of muon"));
+}
+
 TEST(Config, BatchesMustMultiply) {
   EXPECT_THAT(ErrorOf(Edited("global_batch: 64", "global_batch: 60")),
               HasSubstr("x.yaml:4: `train.global_batch` is 60, but train.micro_batch 8 x "
@@ -294,6 +345,10 @@ TEST(Config, CanonicalTextReadsBackEqual) {
              "optimizer.lr=0.1234567890123456789", "train.seed=18446744073709551615"}),
       Small({"model={preset: llama-7b, context: 64}", "cluster=\"auto\"", "optimizer.clip_norm=2"}),
       Small({"model={graph: m.oc}", "cluster=[{device: cpu}]"}),
+      Small({"optimizer={name: muon, adamw: {lr: 0.01}, clip_value: 0.5, ema: {decay: 0.9}, "
+             "schedule: {name: step, milestones: [3, 5]}, "
+             "groups: [{match: ['a.*', b], weight_decay: 0, use_muon: false}]}"}),
+      Small({"optimizer={name: adafactor, schedule: {name: wsd, decay_ratio: 0.2}}"}),
       Small({"cluster=[{device: sim, sim: {speed: 2, latency_us: 1e3, name: 'a, b'}}]",
              "cluster.0.sim.speed=0.5"}),
   };

@@ -53,6 +53,31 @@ TEST(LearningRate, CosineFallsByHalfACosine) {
   ExpectRates(Make("cosine", 0, 1), {0.5, 0.5, 0.5});
 }
 
+// No PyTorch schedule is like it: by hand.
+TEST(LearningRate, WsdStaysThenFalls) {
+  ScheduleConfig wsd = {.name = "wsd", .warmup_steps = 2, .decay_steps = 4};
+  ExpectRates(wsd, {0.25, 0.5, 0.5, 0.5, 0.5, 0.375, 0.25, 0.125, 0});
+  wsd.final_ratio = 0.2;
+  ExpectRates(wsd, {0.25, 0.5, 0.5, 0.5, 0.5, 0.4, 0.3, 0.2, 0.1});
+  wsd.decay_shape = "sqrt";
+  ExpectRates(wsd, {0.25, 0.5, 0.5, 0.5, 0.5, 0.5 - 0.4 * 0.5, 0.5 - 0.4 * std::sqrt(0.5),
+                    0.5 - 0.4 * std::sqrt(0.75), 0.1});
+  wsd.decay_shape = "cosine";
+  const double root = std::sqrt(0.5);
+  ExpectRates(wsd, {0.25, 0.5, 0.5, 0.5, 0.5, 0.3 + 0.2 * root, 0.3, 0.3 - 0.2 * root, 0.1});
+  // A share of the run, here a fifth of ten steps.
+  ExpectRates({.name = "wsd", .decay_ratio = 0.2},
+              {0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.25, 0});
+  // A decay that is longer than what the warm-up leaves.
+  ExpectRates({.name = "wsd", .warmup_steps = 2, .decay_steps = 100}, {0.25, 0.5, 0.5, 0.25, 0});
+  ExpectRates({.name = "wsd", .decay_steps = 0}, {0.5, 0.5, 0.5});
+}
+
+TEST(LearningRate, StepsCountFromTheRunsFirst) {
+  ExpectRates({.name = "step", .warmup_steps = 4, .step_size = 2, .gamma = 0.5},
+              {0.125, 0.25, 0.1875, 0.25, 0.125, 0.125, 0.0625});
+}
+
 TEST(LearningRate, WarmUpRisesToTheFullRate) {
   // The full rate is that of the last step of the warm-up and of the first one after it.
   ExpectRates(Make("constant", 4), {0.125, 0.25, 0.375, 0.5, 0.5, 0.5});
@@ -116,6 +141,19 @@ TEST(CheckSchedule, NamesTheKeyAndTheValue) {
     ExpectRefused(Make("linear", 0, ratio), absl::StatusCode::kInvalidArgument,
                   absl::StrCat("optimizer.schedule.final_ratio ", ratio));
   }
+}
+
+TEST(CheckSchedule, ChecksEachSchedulesOwn) {
+  const auto bad = absl::StatusCode::kInvalidArgument;
+  ExpectRefused({.name = "polynomial", .power = 0}, bad, "optimizer.schedule.power 0");
+  ExpectRefused({.name = "wsd", .decay_steps = -1}, bad, "decay_steps -1");
+  ExpectRefused({.name = "wsd", .decay_ratio = 1.5}, bad, "decay_ratio 1.5");
+  ExpectRefused({.name = "wsd", .decay_shape = "cubic"}, bad, "decay_shape 'cubic'");
+  ExpectRefused({.name = "step"}, bad, "none was given");
+  ExpectRefused({.name = "step", .step_size = 2, .milestones = {{3}}}, bad, "both were given");
+  ExpectRefused({.name = "step", .step_size = 0}, bad, "step_size 0");
+  ExpectRefused({.name = "step", .milestones = {{3, 2}}}, bad, "milestones [3, 2]");
+  ExpectRefused({.name = "step", .step_size = 2, .gamma = 0}, bad, "gamma 0");
 }
 
 TEST(CheckSchedule, TakesTheEndsOfTheRanges) {

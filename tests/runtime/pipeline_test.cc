@@ -130,6 +130,44 @@ TEST_F(PipelineTest, APlanIsRunAgainWithItsRecomputation) {
   EXPECT_TRUE((*again)->recomputes());
 }
 
+// The averages are states, saved with the rest, and take the parameters' place where they are asked
+// for.
+TEST_F(PipelineTest, MovingAveragesAreSavedAndLoaded) {
+  const std::filesystem::path dir =
+      std::filesystem::temp_directory_path() / ("oc_averages_" + std::to_string(getpid()));
+  ASSERT_OK(pipeline_->Step(batches_[0]));
+  auto without = pipeline_->Save(dir / "without");
+  ASSERT_OK(without);
+  const Status none = pipeline_->LoadModel(*without, /*ema=*/true);
+  ExpectError(none, StatusCode::kInvalidArgument, "kept no moving averages (optimizer.ema)");
+  pipeline_.reset();
+  auto model = models::Mlp({.hidden = {32}});
+  ASSERT_OK(model);
+  auto averaging = ElasticPipeline::Create(
+      *model, *cluster_, HybridOptimizer(Lamb{.lr = 0.01}, {.ema_decay = 0.75}),
+      {.micro_batch = 8, .global_batch = 48, .profile_seconds = 0.02, .epoch = 1});
+  ASSERT_OK(averaging);
+  pipeline_ = std::move(*averaging);
+  auto batches = pipeline_->UseData(*data_, 3);
+  ASSERT_OK(batches);
+  std::vector<double> expected;
+  for (const Batch& batch : *batches) {
+    ASSERT_OK(pipeline_->Step(batch));
+    const std::vector<double> weight = Read("layers.0.weight");
+    if (expected.empty()) expected = weight;
+    for (size_t i = 0; i < weight.size(); ++i) expected[i] += 0.25 * (weight[i] - expected[i]);
+  }
+  const std::vector<double> average = Read("ema.layers.0.weight");
+  for (size_t i = 0; i < average.size(); ++i) ASSERT_NEAR(average[i], expected[i], 1e-6);
+  auto saved = pipeline_->Save(dir / "with");
+  ASSERT_OK(saved);
+  EXPECT_OK(pipeline_->LoadModel(*saved, /*ema=*/true));
+  EXPECT_EQ(Read("layers.0.weight"), average);
+  EXPECT_OK(pipeline_->LoadModel(*saved));
+  EXPECT_NE(Read("layers.0.weight"), average);
+  std::filesystem::remove_all(dir);
+}
+
 // Evaluation takes a checkpoint whatever batch and seed the run had; training does not.
 TEST_F(PipelineTest, LoadModelTakesWeightsAlone) {
   const std::filesystem::path dir =

@@ -11,6 +11,7 @@
 #include "harness.h"
 #include "openclaw/devices/export.h"
 #include "openclaw/devices/reference/reference.h"
+#include "openclaw/graph/sum_chunks.h"
 
 namespace oc::parity {
 namespace {
@@ -91,6 +92,7 @@ class CaseRun {
     for (uint32_t bit = 0; error.empty() && bit < expected_.size(); ++bit) {
       if (HasOutput(def_->accumulable, bit)) error = CompareAccumulating(bit);
     }
+    if (error.empty() && def_->lists == OpDef::Lists::kEach) error = CompareTensors();
     return error;
   }
   bool unsupported() const { return unsupported_; }
@@ -163,6 +165,59 @@ class CaseRun {
     if (absl::IsUnimplemented(outputs.status())) return "";
     if (!outputs.ok()) return absl::StrCat("accumulating: ", outputs.status().ToString());
     return Differences("accumulating: ", *outputs, sums);
+  }
+
+  // Of a list of tensors each comes out as it does alone; of one tensor of several chunks, the
+  // parts of whole chunks do as in the whole. To the last bit.
+  std::string CompareTensors() {
+    const TensorList list = ListOf(*def_, c_.attrs, inputs_.size());
+    auto whole = target_.runner->Run(c_.op, c_.attrs, inputs_);
+    if (!whole.ok()) return whole.status().ToString();
+    const size_t outputs = whole->size() / static_cast<size_t>(list.tensors);
+    for (int t = 0; list.tensors > 1 && t < list.tensors; ++t) {
+      auto alone = target_.runner->Run(c_.op, c_.attrs, PartOf(list, t, 0, -1));
+      if (!alone.ok()) return absl::StrCat("tensor ", t, ": ", alone.status().ToString());
+      for (size_t o = 0; o < outputs; ++o) {
+        const std::string difference =
+            Difference((*alone)[o], (*whole)[static_cast<size_t>(t) * outputs + o], 0);
+        if (!difference.empty()) return absl::StrCat("tensor ", t, " alone: ", difference);
+      }
+    }
+    // Adafactor's sums are of the whole tensor.
+    const int64_t n = inputs_[0].num_elements();
+    if (list.tensors > 1 || n <= kSumChunk || c_.op == "adafactor") return "";
+    std::vector<int64_t> done(outputs, 0);
+    for (const auto& [begin, end] : {std::pair{int64_t{0}, kSumChunk}, {kSumChunk, n}}) {
+      auto part = target_.runner->Run(c_.op, c_.attrs, PartOf(list, 0, begin, end));
+      if (!part.ok()) return absl::StrCat("a part: ", part.status().ToString());
+      for (size_t o = 0; o < outputs; ++o) {
+        const int64_t size = (*part)[o].num_elements();
+        const std::string difference =
+            Difference((*part)[o], Elements((*whole)[o], done[o], done[o] + size), 0);
+        if (!difference.empty()) return absl::StrCat("output ", o, " of a part: ", difference);
+        done[o] += size;
+      }
+    }
+    return "";
+  }
+
+  // Elements begin..end-1 as a tensor of one dimension.
+  static Tensor Elements(const Tensor& t, int64_t begin, int64_t end) {
+    Tensor part({t.dtype(), {end - begin}});
+    for (int64_t i = begin; i < end; ++i) part.set(i - begin, t.at(i));
+    return part;
+  }
+  // The inputs of tensor t alone; with an end, of its elements begin..end-1. Operands of another
+  // size, such as sums, stay whole.
+  std::vector<Tensor> PartOf(const TensorList& list, int t, int64_t begin, int64_t end) const {
+    std::vector<Tensor> part;
+    for (int i = 0; i < list.operands; ++i) {
+      const Tensor& operand = inputs_[static_cast<size_t>(t * list.operands + i)];
+      const bool divides = end >= 0 && operand.num_elements() == inputs_[0].num_elements();
+      part.push_back(divides ? Elements(operand, begin, end) : operand);
+    }
+    part.insert(part.end(), inputs_.end() - list.shared, inputs_.end());
+    return part;
   }
 
   std::string Differences(const char* what, const std::vector<Tensor>& actual,
