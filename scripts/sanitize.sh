@@ -26,7 +26,8 @@ while [[ $# -gt 0 ]]; do
 done
 
 supp=$source_dir/scripts/sanitizers
-export ASAN_OPTIONS="detect_stack_use_after_return=0:strict_init_order=1"
+# Tests crash processes on purpose, which is told by the signal.
+export ASAN_OPTIONS="detect_stack_use_after_return=0:strict_init_order=1:handle_segv=0"
 export UBSAN_OPTIONS="halt_on_error=1:print_stacktrace=1:suppressions=$supp/ubsan.supp"
 export LSAN_OPTIONS="suppressions=$supp/lsan.supp:print_suppressions=0"
 export TSAN_OPTIONS="halt_on_error=1:second_deadlock_stack=1:suppressions=$supp/tsan.supp"

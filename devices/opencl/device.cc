@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cctype>
+#include <list>
 #include <map>
+#include <mutex>
 #include <utility>
 
 #include "openclaw/devices/host/host_info.h"
@@ -115,6 +117,17 @@ StatusOr<ClDevice> SubDevice(cl_device_id device, int first, int count, const st
   return ClDevice(parts[own]);
 }
 
+using Contexts = std::map<std::pair<int, int>, std::shared_ptr<const OpenClContext>>;
+
+// For one device. Never freed: the leaf's devices go when the process ends, where a driver may be
+// gone already.
+Contexts* KeptContexts() {
+  static std::mutex mutex;
+  static auto* const all = new std::list<Contexts>;
+  std::lock_guard<std::mutex> lock(mutex);
+  return &all->emplace_back();
+}
+
 class OpenClDevice : public Device {
  public:
   OpenClDevice(cl_device_id device, const std::string& name)
@@ -158,8 +171,6 @@ class OpenClDevice : public Device {
   }
 
  private:
-  using Contexts = std::map<std::pair<int, int>, std::shared_ptr<const OpenClContext>>;
-
   // The context of `units` compute units from `first` on.
   StatusOr<std::shared_ptr<const OpenClContext>> ContextOf(int first, int units,
                                                            const std::string& where) {
@@ -195,8 +206,7 @@ class OpenClDevice : public Device {
   DeviceInfo info_;
   std::shared_ptr<Units> units_;
   std::mutex mutex_;
-  // Never freed: the leaf's devices go when the process ends, where a driver may be gone already.
-  Contexts* const contexts_ = new Contexts;
+  Contexts* const contexts_ = KeptContexts();
 };
 
 StatusOr<std::vector<cl_device_id>> UsableDevices() {

@@ -95,6 +95,7 @@ Status Concat(const OpRequest& request, const KernelArgs& args) {
     for (size_t i = 0; i < request.inputs.size(); ++i) {
       const TensorType& type = request.inputs[i];
       const int64_t bytes = type.shape[axis].size() * BytesAStep(type, axis);
+      if (bytes == 0) continue;
       std::memcpy(to, args.inputs[i] + row * bytes, static_cast<size_t>(bytes));
       to += bytes;
     }

@@ -259,7 +259,7 @@ static int32_t reciprocal(const struct plain_op* op, const float* const* in, flo
 static int32_t copy_op(const struct plain_op* op, const float* const* in, float* const* out,
                        oc_error* error) {
   (void)error;
-  memmove(out[0], in[0], (size_t)op->out[0].n * 4);
+  if (op->out[0].n > 0) memmove(out[0], in[0], (size_t)op->out[0].n * 4);
   return OC_OK;
 }
 /* Sums over the leading axes, of which there are flag. */
@@ -607,17 +607,17 @@ static int32_t enqueue(oc_queue* queue, oc_op* op, const oc_range* inputs, int32
 static int32_t copy_from_host(oc_queue* queue, const oc_range* to, const uint8_t* from,
                               oc_error* error) {
   (void)queue, (void)error;
-  memcpy(writing(to), from, (size_t)to->bytes);
+  if (to->bytes > 0) memcpy(writing(to), from, (size_t)to->bytes);
   return OC_OK;
 }
 static int32_t copy_to_host(oc_queue* queue, uint8_t* to, const oc_range* from, oc_error* error) {
   (void)queue, (void)error;
-  memcpy(to, reading(from), (size_t)from->bytes);
+  if (from->bytes > 0) memcpy(to, reading(from), (size_t)from->bytes);
   return OC_OK;
 }
 static int32_t copy(oc_queue* queue, const oc_range* to, const oc_range* from, oc_error* error) {
   (void)queue, (void)error;
-  memmove(writing(to), reading(from), (size_t)from->bytes);
+  if (from->bytes > 0) memmove(writing(to), reading(from), (size_t)from->bytes);
   return OC_OK;
 }
 static int32_t record(oc_queue* queue, oc_event* event, oc_error* error) {

@@ -4,6 +4,7 @@
 #include "plain_device.c"
 #undef openclaw_device_query
 
+#include <signal.h>
 #include <unistd.h>
 
 #define FAULT_AT 60
@@ -17,10 +18,7 @@ static int num_step_queues, ops, allocations;
 static void hang(void) {
   for (;;) sleep(1);
 }
-static void crash(void) {
-  volatile int* volatile nowhere = NULL;
-  *nowhere = 1;
-}
+static void crash(void) { raise(SIGSEGV); }
 
 static int32_t faulty_create_queue(oc_slice* slice, const char* name, oc_queue** queue,
                                    oc_error* error) {
