@@ -66,6 +66,12 @@ Tensor Cast(const Tensor& t, const TensorType& type) {
   return result;
 }
 
+// What is counted: sums in a wider type than the operands' are a variant of their own.
+std::string KeyOf(const OpCase& c, DType dtype) {
+  const bool wide = c.attrs.Has("dtype") && TakesSumType(*BuiltinOps()->Find(c.op));
+  return absl::StrCat(c.op, " ", Name(dtype), wide ? " into f32" : "");
+}
+
 class CaseRun {
  public:
   CaseRun(Target& target, OpRunner& reference, const OpCase& c, DType dtype)
@@ -126,7 +132,7 @@ class CaseRun {
 
   std::string Unsupported(const Status& status) {
     unsupported_ = true;
-    const std::string key = absl::StrCat(c_.op, " ", Name(dtype_));
+    const std::string key = KeyOf(c_, dtype_);
     target_.unsupported.emplace(key, absl::StrCat(c_.name, ": ", std::string(status.message())));
     return "";
   }
@@ -264,7 +270,7 @@ void RunCases(Target& target, OpRunner& reference, const std::vector<OpCase>& ca
       CaseRun run(target, reference, c, dtype);
       const std::string error = run.Run();
       EXPECT_EQ(error, "") << CaseName(c, dtype) << " on " << target.name;
-      const std::string key = absl::StrCat(c.op, " ", Name(dtype));
+      const std::string key = KeyOf(c, dtype);
       auto [it, inserted] = target.passed.emplace(key, true);
       it->second = it->second && error.empty() && !run.unsupported();
       if (target.is_reference) {
