@@ -44,7 +44,8 @@ StatusOr<Val> Spread(GradContext& c, Val dy) {
 }
 
 Status SumGradient(GradContext& c) {
-  OC_ASSIGN_OR_RETURN(const Val dx, Spread(c, c.grad()));
+  // The sum may have been wider than its terms.
+  OC_ASSIGN_OR_RETURN(const Val dx, Spread(c, c.b.Cast(c.grad(), c.b.type(c.input(0)).dtype)));
   c.Set(0, dx);
   return OkStatus();
 }

@@ -214,6 +214,27 @@ TEST(Amp, ModelsDifferentiateAtEveryLevel) {
   }
 }
 
+// A model may sum halves in f32 itself.
+TEST(Amp, ASumInAWiderTypeHasAGradient) {
+  GraphBuilder b("wide");
+  const Val w = b.Parameter("w", {DType::kBF16, {4}}, Initializer::Constant(1));
+  const Val x = b.Data("x", {DType::kBF16, {2, 4}});
+  const Val y = b.Mul(x, w);
+  const Val sum =
+      b.Op("reduce_sum", {y},
+           {{"axes", std::vector<int64_t>{}}, {"keep_dims", false}, {"dtype", DType::kF32}});
+  EXPECT_EQ(b.type(sum).dtype, DType::kF32);
+  b.Loss(sum, b.Scale(b.Data("count", {DType::kF32, {}}), 1.0));
+  const auto forward = b.Finish();
+  ASSERT_TRUE(forward.ok()) << forward.status();
+  const auto joint = Differentiate(*forward);
+  ASSERT_TRUE(joint.ok()) << joint.status();
+  // Only to something narrower it cannot be told to.
+  GraphBuilder narrow("narrow");
+  narrow.Op("reduce_sum", {narrow.Data("x", {DType::kF32, {2, 4}})}, {{"dtype", DType::kBF16}});
+  EXPECT_THAT(std::string(narrow.status().message()), HasSubstr("at least as wide as f32"));
+}
+
 // What a device without the half type runs: the same nodes in another type.
 TEST(Amp, WithHalfTypeIsTheSameGraphInAnotherType) {
   const Graph joint = *Joint(Tied(), {AmpLevel::kO2, DType::kBF16});
