@@ -6,14 +6,16 @@
 namespace oc {
 namespace {
 
-// The nodes, in order, that the wanted values are computed by.
-std::vector<int> NodesFor(const Graph& graph, std::vector<bool> wanted) {
+// Of the nodes `among`, in order, those that the wanted values are computed by.
+std::vector<int> NodesFor(const Graph& graph, const std::vector<int>& among,
+                          std::vector<bool> wanted) {
   std::vector<int> nodes;
-  for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
-    if (std::none_of(node->outputs.begin(), node->outputs.end(), [&](int v) { return wanted[v]; }))
+  for (auto id = among.rbegin(); id != among.rend(); ++id) {
+    const Node& node = graph.node(*id);
+    if (std::none_of(node.outputs.begin(), node.outputs.end(), [&](int v) { return wanted[v]; }))
       continue;
-    for (int v : node->inputs) wanted[v] = true;
-    nodes.push_back(node->id);
+    for (int v : node.inputs) wanted[v] = true;
+    nodes.push_back(*id);
   }
   std::reverse(nodes.begin(), nodes.end());
   return nodes;
@@ -281,18 +283,8 @@ Status VcuLowering::EmitPrologue() {
     if (stages.count(context_.analysis.stage[node.id]) == 0) continue;
     for (int v : node.inputs) wanted[v] = true;
   }
-  std::vector<int> nodes;
-  const std::vector<int>& all = context_.analysis.prologue;
-  for (auto id = all.rbegin(); id != all.rend(); ++id) {
-    const Node& node = graph.node(*id);
-    if (std::none_of(node.outputs.begin(), node.outputs.end(), [&](int v) { return wanted[v]; })) {
-      continue;
-    }
-    for (int v : node.inputs) wanted[v] = true;
-    nodes.push_back(*id);
-  }
+  const std::vector<int> nodes = NodesFor(graph, context_.analysis.prologue, std::move(wanted));
   if (nodes.empty()) return OkStatus();
-  std::reverse(nodes.begin(), nodes.end());
   Template& t = templates_["prologue"];
   OC_RETURN_IF_ERROR(
       BuildSegment(graph, context_.analysis, "prologue", nodes, /*update=*/false, t));
@@ -371,7 +363,8 @@ std::vector<int> VcuLowering::UpdateNodes(const Graph& update) const {
       if (held && v.updated != kNone) wanted[v.updated] = true;
     }
   }
-  return NodesFor(update, std::move(wanted));
+  return NodesFor(update, context_.update_analysis.nodes[0][static_cast<int>(Part::kBackward)],
+                  std::move(wanted));
 }
 
 // The parts of the norm that are this VCU's: the gradient's owner adds them, once.
@@ -384,7 +377,8 @@ std::vector<int> VcuLowering::NormNodes(const Graph& update) const {
       if (holders->second[0] == vcu_) wanted[v] = true;
     }
   }
-  return NodesFor(update, std::move(wanted));
+  return NodesFor(update, context_.update_analysis.nodes[0][static_cast<int>(Part::kBackward)],
+                  std::move(wanted));
 }
 
 Status VcuLowering::EmitUpdate() {
