@@ -136,6 +136,7 @@ struct ParallelConfig {
   std::string schedule = "auto";     // auto, gpipe, 1f1b, interleaved, zb-h1, zb-v
   std::string recompute = "auto";    // auto, none, marked, full
   int shard = 0;                     // ZeRO stage
+  std::string shard_by = "equal";    // memory, speed: what the parts are as large as
   std::vector<std::string> stages;   // modules to cut after; empty: auto
   std::string balance = "measured";  // measured, even: how unlike VCUs share the work
 };

@@ -3,6 +3,7 @@
 #include <absl/strings/str_format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "openclaw/core/rng.h"
@@ -58,6 +59,18 @@ Status Plan::Validate(const Graph& graph, const ClusterSpec& cluster) const {
     return InvalidArgument("plan: compute types of ", compute_types.size(), " VCUs, there are ",
                            cluster.size());
   }
+  if (shard < 0 || shard > 3) {
+    return InvalidArgument("plan: shard is ", shard, ", wants 0 to 3");
+  }
+  if (!shard_weights.empty() && static_cast<int>(shard_weights.size()) != cluster.size()) {
+    return InvalidArgument("plan: shard weights of ", shard_weights.size(), " VCUs, there are ",
+                           cluster.size());
+  }
+  for (double weight : shard_weights) {
+    if (!(weight > 0 && std::isfinite(weight))) {
+      return InvalidArgument("plan: a shard weight is ", weight, ", wants a positive number");
+    }
+  }
   for (size_t v = 0; v < compute_types.size(); ++v) {
     const std::vector<DType>& has = cluster.vcus[v].dtypes;
     if (has.empty() || std::find(has.begin(), has.end(), compute_types[v]) != has.end()) continue;
@@ -74,11 +87,13 @@ std::string Plan::ToJson() const {
                {"micro_batches", micro_batches},
                {"schedule", schedule},
                {"recompute", recompute},
+               {"shard", shard},
                {"graph", graph_fingerprint},
                {"advice", advice},
                {"predicted_step_seconds", predicted_step_seconds}};
   root["compute_types"] = json::array();
   for (DType dtype : compute_types) root["compute_types"].push_back(Name(dtype));
+  if (!shard_weights.empty()) root["shard_weights"] = shard_weights;
   root["stages"] = json::array();
   for (const StagePlan& s : stages) {
     root["stages"].push_back({{"first_node", s.first_origin},
@@ -115,6 +130,8 @@ StatusOr<Plan> Plan::FromJson(const std::string& text) {
     plan.micro_batches = root.at("micro_batches").get<int>();
     plan.schedule = root.at("schedule").get<std::string>();
     plan.recompute = root.value("recompute", false);
+    plan.shard = root.value("shard", 0);
+    plan.shard_weights = root.value("shard_weights", std::vector<double>());
     plan.graph_fingerprint = root.at("graph").get<std::string>();
     plan.advice = root.value("advice", std::vector<std::string>());
     plan.predicted_step_seconds = root.value("predicted_step_seconds", 0.0);

@@ -33,7 +33,9 @@ double StageSeconds(const StageSplitOptions& o, int stage, int begin, int end) {
 
 int64_t StageBytes(const StageSplitOptions& o, int stage, int begin, int end) {
   const StageCosts& costs = *o.costs[stage][0];
-  return costs.StateBytes(begin, end) + o.in_flight[stage] * costs.StashBytes(begin, end);
+  const auto state =
+      static_cast<int64_t>(o.state_share * static_cast<double>(costs.StateBytes(begin, end)));
+  return state + o.in_flight[stage] * costs.StashBytes(begin, end);
 }
 
 StatusOr<StageSplit> SplitStages(const StageSplitOptions& o) {

@@ -15,6 +15,8 @@ struct StageSplitOptions {
   // budgets.
   std::vector<std::vector<const StageCosts*>> costs;
   std::vector<int64_t> memory_bytes;
+  // What of parameters, optimizer state and gradients a replica holds at least.
+  double state_share = 1;
   // In a step, shared out over the replicas as is fastest; each takes `least_share` at least.
   int micro_batches = 1;
   int least_share = 0;

@@ -27,7 +27,9 @@ Status CheckOptions(const PipelineOptions& o) {
   if (o.amp_level == AmpLevel::kO2Fp8) {
     return Unimplemented("precision.amp_level ", Name(o.amp_level), "; there are O0, O1, O2, O3");
   }
-  if (o.shard != 0) return Unimplemented("parallel.shard ", o.shard, "; there is 0");
+  if (o.shard < 0 || o.shard > 3) {
+    return InvalidArgument("parallel.shard is ", o.shard, ", wants 0 to 3");
+  }
   if (o.allreduce_algorithm != AllReduce::kAuto && o.allreduce_algorithm != AllReduce::kRing) {
     return Unimplemented("comm_options.allreduce_algorithm ", Name(o.allreduce_algorithm),
                          "; there is ring");
@@ -113,8 +115,11 @@ PartitionOptions PartitionOptionsOf(const PipelineOptions& options) {
   o.balance = options.balance;
   // The other processes wait for the plan.
   o.search_seconds = std::min(o.search_seconds, options.timeout_seconds / 3);
-  o.lower.scratch_bytes = [](int members, int64_t bytes) {
-    return AllReduceScratchBytes(members, bytes, DType::kF32);
+  o.shard = options.shard;
+  o.shard_by = options.shard_by;
+  o.lower.scratch_bytes = [](int members, int64_t bytes, DType dtype,
+                             const std::vector<int64_t>& pieces) {
+    return AllReduceScratchBytes(members, bytes, dtype, pieces);
   };
   return o;
 }
@@ -203,6 +208,7 @@ StatusOr<std::unique_ptr<ElasticPipeline>> ElasticPipeline::Create(const Graph& 
   if (given) {
     OC_ASSIGN_OR_RETURN(const Plan plan, Plan::FromJson(pipeline->options_.plan_json));
     recompute = plan.recompute;
+    pipeline->options_.shard = plan.shard;
   }
   Status planned = pipeline->PlanAndProfile(model, recompute);
   if (absl::IsResourceExhausted(planned) && options.recompute == "auto" && !given) {
@@ -260,7 +266,8 @@ Status ElasticPipeline::LoadProfile() {
       cluster_.job().Broadcast(costs_.ToJson(), 0, "profile", options_.timeout_seconds));
   OC_ASSIGN_OR_RETURN(costs_, CostTable::FromJson(shared));
   OC_RETURN_IF_ERROR(ProfileGraphs(cluster_, joint_, &update_, costs_,
-                                   {.check_known = true,
+                                   {.parts = options_.shard > 0,
+                                    .check_known = true,
                                     .seconds = options_.profile_seconds,
                                     .timeout_seconds = std::max(60.0, options_.timeout_seconds)}));
   return KeepProfile();

@@ -214,6 +214,7 @@ void ReadParallel(const YamlValue* value, Errors* errors, ParallelConfig* parall
                &parallel->schedule);
   section.Enum("recompute", {"auto", "none", "marked", "full"}, &parallel->recompute);
   section.Int("shard", 0, 3, &parallel->shard);
+  section.Enum("shard_by", {"equal", "memory", "speed"}, &parallel->shard_by);
   section.Enum("balance", {"measured", "even"}, &parallel->balance);
   if (const YamlValue* stages = section.Raw("stages"); stages && !Section::IsAuto(*stages)) {
     if (stages->kind == YamlValue::Kind::kList) {

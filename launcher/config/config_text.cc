@@ -206,6 +206,7 @@ KeyValues Flatten(const ExperimentConfig& c) {
   add("parallel.schedule", c.parallel.schedule);
   add("parallel.recompute", c.parallel.recompute);
   add("parallel.shard", Text(int64_t{c.parallel.shard}));
+  add("parallel.shard_by", Text(c.parallel.shard_by));
   add("parallel.balance", c.parallel.balance);
   add("parallel.stages", c.parallel.stages.empty() ? "auto" : Text(c.parallel.stages));
   add("cluster", ClusterText(c.cluster));

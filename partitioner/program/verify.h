@@ -13,12 +13,15 @@ namespace oc {
 //   footprint   what a Compute reads and writes is what its calls' slots say
 //   memory      the arenas fit the VCU's budget (kResourceExhausted)
 //   messages    the n-th send of a directed pair has the n-th receive, of the same tag and size
+//   collectives the n-th of a group is the same operation on the same division on all members
 //   deadlock    with unbuffered sends, every command comes to run
 //   races       two commands that share a byte, one of them writing, are ordered by lanes and waits
 //   defined     every byte of the step arena that is read was written before, in order
-//   reductions  each gradient byte with several holders is reduced exactly once, by the group of
-//   its
-//               holders, after its last addition and before its first use; with one holder, never
+//   reductions  each gradient byte with several holders is reduced exactly once, or once in each
+//               round and then taken up, by the group of its holders, after its last addition and
+//               before its first use; nobody reads what a reduction left to others, and each
+//               element is some holder's
+//   gathers     a parameter that a step changes is new, behind it, on all who hold it
 Status Verify(const Program& program, const ClusterSpec& cluster);
 
 }  // namespace oc
