@@ -131,6 +131,20 @@ struct CommConfig {
   double timeout_seconds = 30;  // of every blocking call
 };
 
+// What lies outside of the VCUs' own memory between its uses.
+struct OffloadConfig {
+  // The optimizer's states and moving averages. none; host: in memory of the host, of VCUs whose
+  // memory is apart from it; file: in a file; auto: of the VCUs that cannot hold them, in memory of
+  // the host where theirs is apart, else in a file where there is a path.
+  std::string optimizer = "none";
+  std::string path;  // file: the folder that the files are made in
+  // Where states that lie with the host are updated: auto (what is faster), device, host.
+  std::string update = "auto";
+  // What backward needs of forward, of these modules (patterns; * is any text, ? any character), or
+  // the word auto alone; of VCUs whose memory is apart from the host's. Empty: none.
+  std::vector<std::string> activations;
+};
+
 struct ParallelConfig {
   std::optional<int64_t> data_parallel;
   std::string schedule = "auto";     // auto, gpipe, 1f1b, interleaved, zb-h1, zb-v
@@ -139,6 +153,7 @@ struct ParallelConfig {
   std::string shard_by = "equal";    // memory, speed: what the parts are as large as
   std::vector<std::string> stages;   // modules to cut after; empty: auto
   std::string balance = "measured";  // measured, even: how unlike VCUs share the work
+  OffloadConfig offload;
 };
 
 struct ClusterEntry {

@@ -324,6 +324,16 @@ class TrainingRun {
       std::printf("  slow path: %s lacks %s: it ran %s (%d calls a step)\n", s.vcu.c_str(),
                   s.op.c_str(), s.by.c_str(), s.calls);
     }
+    for (const NotDeterministic& n : pipeline_.plan().not_deterministic) {
+      std::printf(
+          "  not deterministic: %s does not say that %s repeats its results (%d calls a "
+          "step); train.deterministic: true does without it, or refuses\n",
+          n.vcu.c_str(), n.op.c_str(), n.calls);
+    }
+    if (cluster_.deterministic()) {
+      std::printf("  deterministic: --plan %s/plan.json repeats this run bit by bit\n",
+                  run_dir_.c_str());
+    }
     int64_t slow = 0;
     for (const ImplementationCount& c : pipeline_.executor().implementations()) {
       if (c.implementation == "reference") {

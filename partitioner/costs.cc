@@ -9,6 +9,10 @@
 namespace oc {
 
 std::string CommandKey(const std::string& kind) { return absl::StrCat("command() on ", kind); }
+std::string FileKey(bool write) {
+  return absl::StrCat("file ", write ? "write(" : "read(", kFileBytes, ") on file");
+}
+
 std::string CopyKey(int64_t bytes, const std::string& kind) {
   return absl::StrCat("host_copy(", bytes, ") on ", kind);
 }
@@ -120,11 +124,13 @@ StatusOr<CostEntry> CostOf(const CostedCall& call, const std::string& kind,
   const double call_seconds = std::clamp(2 * tiny->seconds - pair->seconds, 0.0, tiny->seconds);
   CostEntry sum{.seconds = call_seconds, .supported = pair->supported};
   sum.substitute = pair->substitute;
+  sum.deterministic = pair->deterministic;
   for (int t = 0; t < list.tensors; ++t) {
     OC_ASSIGN_OR_RETURN(const CostEntry one, PartCost(call, TypesOf(call, list, t), kind, table));
     sum.seconds += std::max(0.0, one.seconds - call_seconds);
     sum.workspace_bytes = ListWorkspace(sum.workspace_bytes, one.workspace_bytes);
     sum.supported &= one.supported;
+    sum.deterministic &= one.deterministic;
   }
   return sum;
 }

@@ -51,6 +51,9 @@ std::vector<CostRequest> MissingCosts(const Graph& graph, const Graph* update,
 std::string CommandKey(const std::string& kind);
 std::string CopyKey(int64_t bytes, const std::string& kind);
 inline constexpr int64_t kCopyBytes[2] = {4 << 10, 4 << 20};
+// Of the folder that states are offloaded to (parallel.offload.path): kFileBytes read or written.
+std::string FileKey(bool write);
+inline constexpr int64_t kFileBytes = 16 << 20;
 
 // The request of one node.
 CostRequest RequestOf(const Graph& graph, const Node& node, uint32_t accumulate,

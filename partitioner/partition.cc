@@ -9,6 +9,7 @@
 #include "openclaw/core/clock.h"
 #include "openclaw/graph/amp.h"
 #include "openclaw/partitioner/compute_types.h"
+#include "openclaw/partitioner/offload.h"
 #include "openclaw/partitioner/plan_search.h"
 #include "openclaw/partitioner/program/verify.h"
 #include "openclaw/partitioner/schedules/schedule.h"
@@ -96,6 +97,50 @@ StatusOr<PlannedProgram> DynamicGraphPartitioner::Try(Plan plan,
   return planned;
 }
 
+StatusOr<PlannedProgram> DynamicGraphPartitioner::TryOffloaded(
+    Plan plan, const PartitionOptions& options) const {
+  OC_ASSIGN_OR_RETURN(plan.offload, AskedOffload(options.offload, cluster_));
+  PartitionOptions roomy = options;
+  roomy.lower.keep_budgets = options.offload.optimizer != "auto";
+  for (;;) {
+    OC_ASSIGN_OR_RETURN(PlannedProgram planned, Try(plan, roomy));
+    if (roomy.lower.keep_budgets) return planned;
+    if (OffloadWhatIsTooLarge(options.offload, cluster_, planned.program, plan)) continue;
+    // What now exceeds a budget is an error, which lowering words.
+    roomy.lower.keep_budgets = true;
+    return Try(std::move(plan), roomy);
+  }
+}
+
+Status DynamicGraphPartitioner::ChooseUpdates(const PartitionOptions& options,
+                                              PlannedProgram& planned) const {
+  for (int v = 0; v < cluster_.size(); ++v) {
+    if (planned.plan.offload_of(v).states != StateHome::kHost) continue;
+    const std::string& name = cluster_.vcus[v].name;
+    if (options.offload.update != "auto") continue;
+    Plan other = planned.plan;
+    other.offload[v].update_on_host = true;
+    auto there = Try(std::move(other), options);
+    if (!there.ok()) {  // such as an op that the host lacks
+      if (!absl::IsFailedPrecondition(there.status()) && !absl::IsUnimplemented(there.status())) {
+        return there.status();
+      }
+      planned.plan.advice.push_back(
+          absl::StrCat(name, " updates its states itself: ", there.status().message()));
+      continue;
+    }
+    const double here_ms = planned.plan.predicted_step_seconds * 1e3;
+    const double there_ms = there->plan.predicted_step_seconds * 1e3;
+    if (there_ms < here_ms) planned = *std::move(there);
+    planned.plan.advice.push_back(absl::StrCat(
+        name, there_ms < here_ms ? " is updated on its host" : " updates its states itself",
+        ", which have their place there: the step takes ", std::min(here_ms, there_ms),
+        " ms so, and ", std::max(here_ms, there_ms), " ms ",
+        there_ms < here_ms ? "with the states brought to it" : "with the update on the host"));
+  }
+  return OkStatus();
+}
+
 namespace {
 
 // What of the parameters stays whole on every replica though it was to be divided.
@@ -159,12 +204,26 @@ constexpr double kGain = 0.002;
 struct Best {
   PlanCandidate candidate;
   PlannedProgram planned;
-  double rate = 0;  // samples a second
+  double rate = 0;  // samples a second (WorthOf)
 };
 
-double RateOf(const PlannedProgram& planned) {
-  return static_cast<double>(planned.plan.micro_batch) * planned.plan.micro_batches /
-         planned.plan.predicted_step_seconds;
+// Samples a second that a plan is worth (PartitionOptions::cost_error).
+StatusOr<double> WorthOf(const PlannedProgram& planned, const ClusterSpec& cluster,
+                         const CostTable& costs, const PartitionOptions& options) {
+  std::set<std::string> kinds;
+  for (const VcuSpec& v : cluster.vcus) kinds.insert(v.kind);
+  double seconds = planned.plan.predicted_step_seconds;
+  if (kinds.size() > 1 && options.cost_error > 0) {
+    SimulateOptions slower = options.simulate;
+    slower.slow_factor = 1 + options.cost_error;
+    for (const std::string& kind : kinds) {
+      slower.slow_kind = kind;
+      OC_ASSIGN_OR_RETURN(const Simulation s, Simulate(planned.program, cluster, costs, slower));
+      seconds += s.step_seconds;
+    }
+    seconds /= 1 + static_cast<double>(kinds.size());
+  }
+  return static_cast<double>(planned.plan.micro_batch) * planned.plan.micro_batches / seconds;
 }
 
 }  // namespace
@@ -177,8 +236,8 @@ StatusOr<PlannedProgram> DynamicGraphPartitioner::Partition(const PartitionOptio
   const auto late = [&] { return NowSeconds() - begin > options.search_seconds; };
   std::optional<Best> best;
   const auto try_candidate = [&](const PlanCandidate& candidate, double gain) -> Status {
-    OC_ASSIGN_OR_RETURN(PlannedProgram planned, Try(search.ToPlan(candidate), options));
-    const double rate = RateOf(planned);
+    OC_ASSIGN_OR_RETURN(PlannedProgram planned, TryOffloaded(search.ToPlan(candidate), options));
+    OC_ASSIGN_OR_RETURN(const double rate, WorthOf(planned, cluster_, costs_, options));
     if (!best.has_value() || rate > best->rate * (1 + gain)) {
       best = Best{candidate, std::move(planned), rate};
     }
@@ -222,8 +281,11 @@ StatusOr<PlannedProgram> DynamicGraphPartitioner::Partition(const PartitionOptio
     }
     if (best->rate == rate) break;
   }
+  OC_RETURN_IF_ERROR(ChooseUpdates(options, best->planned));
   OC_RETURN_IF_ERROR(Verify(best->planned.program, cluster_));
-  best->planned.plan.advice = Advice(graph_, best->planned, best->candidate, cluster_);
+  for (std::string& line : Advice(graph_, best->planned, best->candidate, cluster_)) {
+    best->planned.plan.advice.push_back(std::move(line));
+  }
   return std::move(best->planned);
 }
 

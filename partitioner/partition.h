@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "openclaw/core/config.h"
 #include "openclaw/partitioner/plan.h"
 #include "openclaw/partitioner/program/lower.h"
 #include "openclaw/partitioner/program/simulate.h"
@@ -34,7 +35,12 @@ struct PartitionOptions {
   Balance balance = Balance::kMeasured;
   int shard = 0;  // Plan::shard
   ShardBy shard_by = ShardBy::kEqual;
+  OffloadConfig offload;
   double search_seconds = 5;  // about how long better plans are looked for once there is one
+  // How far the costs of one kind of VCU may be off together, as a fraction. Plans of unlike VCUs
+  // are compared by the mean of the step as predicted and those where one kind is slower by this:
+  // of two that are predicted alike, the one with slack wins. 0: by the prediction alone.
+  double cost_error = 0.05;
   LowerOptions lower;
   SimulateOptions simulate;
 };
@@ -74,6 +80,10 @@ class DynamicGraphPartitioner {
  private:
   // Realize without the verifier, for plans of which most are dropped.
   StatusOr<PlannedProgram> Try(Plan plan, const PartitionOptions& options) const;
+  // The same with what the options take out of the VCUs' memory.
+  StatusOr<PlannedProgram> TryOffloaded(Plan plan, const PartitionOptions& options) const;
+  // Updates states that lie with the host there, where that is faster; says which and why.
+  Status ChooseUpdates(const PartitionOptions& options, PlannedProgram& planned) const;
 
   const Graph& graph_;
   const Graph* update_;

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "openclaw/core/clock.h"
+#include "openclaw/core/file.h"
 #include "openclaw/core/rng.h"
 #include "openclaw/graph/cost_key.h"
 #include "openclaw/partitioner/program/lower.h"
@@ -364,7 +365,8 @@ CostEntry Prepared(const Candidate& c) {
   return {.workspace_bytes = c.op->workspace_bytes(),
           .opaque_bytes = c.op->opaque_bytes(),
           .host_bytes = c.op->host_bytes(),
-          .substitute = c.op->substitute()};
+          .substitute = c.op->substitute(),
+          .deterministic = c.op->deterministic()};
 }
 
 }  // namespace
@@ -382,6 +384,26 @@ StatusOr<std::unique_ptr<PreparedOp>> PrepareVariant(Slice& slice, const CostReq
   auto op = slice.Prepare(request);
   if (!op.ok()) return Annotate(op.status(), "profile");
   return op;
+}
+
+StatusOr<CostTable> MeasureFile(const std::string& folder) {
+  constexpr int kRounds = 3;
+  auto file = File::CreateNameless(folder, kFileBytes);
+  if (!file.ok()) return Annotate(file.status(), "profile parallel.offload.path");
+  std::vector<std::byte> bytes(static_cast<size_t>(kFileBytes), std::byte{1});
+  std::vector<double> read, written;
+  for (int round = 0; round < kRounds; ++round) {
+    const double begin = NowSeconds();
+    OC_RETURN_IF_ERROR(file->WriteAt(0, bytes));
+    const double middle = NowSeconds();
+    OC_RETURN_IF_ERROR(file->ReadAt(0, bytes));
+    written.push_back(middle - begin);
+    read.push_back(NowSeconds() - middle);
+  }
+  CostTable table;
+  table.Set(FileKey(/*write=*/false), {.seconds = Median(read)});
+  table.Set(FileKey(/*write=*/true), {.seconds = Median(written)});
+  return table;
 }
 
 StatusOr<CostTable> MeasureCosts(Slice& slice, const std::vector<CostRequest>& requests,

@@ -27,6 +27,10 @@ struct ProfileOptions {
   int min_rounds = 3;
   int max_rounds = 15;
   double timeout_seconds = 60;  // of one op, and of the exchange between processes
+  // ProfileGraphs: what the update takes on the hosts of VCUs whose memory is apart, too.
+  bool hosts = false;
+  // ProfileGraphs: what reading and writing a file in this folder takes; empty: none.
+  std::string folder;
   // ProfileGraphs: what each VCU of the cluster computes in, as a plan has it; empty: what it has.
   std::vector<DType> compute_types;
 };
@@ -37,6 +41,10 @@ struct MeasuredGraphs {
   const Graph* update = nullptr;  // may be null
   const CostTable& known;
 };
+
+// What reading and writing files in the folder takes, as FileKey names it; the first process of a
+// host and its disk decide. Errors of File.
+StatusOr<CostTable> MeasureFile(const std::string& folder);
 
 // Measures the requests in rounds; each cost is a median over them. A round rehearses a step on one
 // VCU: the ops run in a step's order on the memory that lowering gives them, so that each finds in

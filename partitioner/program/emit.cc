@@ -4,6 +4,7 @@
 #include "openclaw/partitioner/program/vcu_lowering.h"
 
 namespace oc {
+
 VcuLowering::VcuLowering(const LoweringContext& context, int vcu)
     : context_(context), vcu_(vcu), graph_(*context.graphs[vcu]) {
   program_.name = context.input.cluster.vcus[vcu].name;
@@ -11,7 +12,8 @@ VcuLowering::VcuLowering(const LoweringContext& context, int vcu)
   Lane({LaneKind::kCompute, 0});
 }
 
-int VcuLowering::NewBuffer(int64_t bytes) {
+int VcuLowering::NewBuffer(int64_t bytes, Arena arena) {
+  buffer_arenas_.push_back(arena);
   items_.push_back({.bytes = bytes, .first = tick_, .last = tick_});
   return static_cast<int>(items_.size()) - 1;
 }
@@ -23,15 +25,15 @@ int VcuLowering::Lane(LaneSpec spec) {
 }
 
 VcuLowering::SymbolicRange VcuLowering::Whole(int buffer) const {
-  return {buffer, 0, items_[buffer].bytes};
+  return {buffer, 0, items_[buffer].bytes, buffer_arenas_[buffer]};
 }
 
 void VcuLowering::Touch(const SymbolicRange& range) {
   if (range.buffer != kNone) items_[range.buffer].last = std::max(items_[range.buffer].last, tick_);
 }
 
-// Where a slot's bytes are; values come into being when they are first written. A state range has
-// buffer kNone, and its offset is in the state arena.
+// Where a slot's bytes are; values come into being when they are first written. A range of what
+// outlives the step has buffer kNone, and its offset is in its arena.
 VcuLowering::SymbolicRange VcuLowering::Resolve(const Ref& ref, int micro_batch, int64_t bytes) {
   switch (ref.kind) {
     case RefKind::kValue: {
@@ -55,8 +57,9 @@ VcuLowering::SymbolicRange VcuLowering::Resolve(const Ref& ref, int micro_batch,
       return Whole(it->second);
     }
     case RefKind::kVariable: {
+      if (const auto it = brought_.find(ref.name); it != brought_.end()) return it->second;
       const Range& range = variables_.at(ref.name);
-      return {kNone, range.offset, range.bytes};
+      return {kNone, range.offset, range.bytes, range.arena};
     }
     case RefKind::kScalar:
       return Whole(scalars_.at({ref.name, kNone}));
@@ -73,6 +76,34 @@ VcuLowering::SymbolicRange VcuLowering::Resolve(const Ref& ref, int micro_batch,
     default:
       return ResolveInBucket(ref);
   }
+}
+
+// The same for what the host computes: only of updates.
+VcuLowering::SymbolicRange VcuLowering::ResolveOnHost(const Ref& ref, int64_t bytes) {
+  switch (ref.kind) {
+    case RefKind::kUpdateValue: {
+      auto [it, is_new] = host_update_values_.try_emplace(ref.id, kNone);
+      if (is_new) it->second = NewBuffer(bytes, Arena::kHost);
+      return Whole(it->second);
+    }
+    case RefKind::kVariable: {
+      const auto copy = host_copies_.find(ref.name);
+      const Range& range = copy != host_copies_.end() ? copy->second : variables_.at(ref.name);
+      return {kNone, range.offset, range.bytes, range.arena};
+    }
+    case RefKind::kScalar:
+      return Whole(host_scalars_.at(ref.name));
+    case RefKind::kAccumulator:
+      return host_accumulators_.at(ref.id);
+    case RefKind::kMetric:
+      return {host_metrics_buffer_, ref.id * int64_t{4}, 4};
+    case RefKind::kWorkspace:
+      return Whole(NewBuffer(bytes, Arena::kHost));
+    default:
+      break;
+  }
+  OC_CHECK(false, "a value of the model in an update on the host");
+  return {};
 }
 
 int VcuLowering::Emit(Command command, std::vector<SymbolicRange> reads,
@@ -93,7 +124,9 @@ void VcuLowering::EmitCompute(const Template& t, const std::string& name, int mi
   std::vector<bool> resolved(n, false), read(n, false), written(n, false);
   const auto use = [&](int slot) {
     if (!resolved[slot]) {
-      slots[slot] = Resolve(t.refs[slot], micro_batch, t.segment.slots[slot].bytes);
+      const int64_t bytes = t.segment.slots[slot].bytes;
+      slots[slot] = t.segment.on_host ? ResolveOnHost(t.refs[slot], bytes)
+                                      : Resolve(t.refs[slot], micro_batch, bytes);
       resolved[slot] = true;
     }
     Touch(slots[slot]);
@@ -121,7 +154,7 @@ void VcuLowering::EmitCompute(const Template& t, const std::string& name, int mi
   }
   Pending p;
   p.command = {.kind = CommandKind::kCompute,
-               .lane = 0,
+               .lane = t.segment.on_host ? Lane({LaneKind::kHostCompute, 0}) : 0,
                .name = name,
                .micro_batch = micro_batch,
                .segment = t.index};

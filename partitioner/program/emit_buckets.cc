@@ -82,14 +82,15 @@ VcuLowering::SymbolicRange VcuLowering::ResolveInBucket(const Ref& ref) {
   };
   switch (ref.kind) {
     case RefKind::kVariablePart: {
+      if (const auto it = brought_.find(ref.name); it != brought_.end()) return it->second;
       const Range& held = variables_.at(ref.name);
       const auto place = s.parameters.find(ref.name);
       if (place == s.parameters.end() || s.buckets[place->second.bucket].divided) {
-        return {kNone, held.offset, held.bytes};
+        return {kNone, held.offset, held.bytes, held.arena};
       }
       const TensorPart part = PartHere(place->second);
       const int64_t size = SizeInBytes(s.uses[place->second.bucket].parameter);
-      return {kNone, held.offset + part.begin * size, part.size() * size};
+      return {kNone, held.offset + part.begin * size, part.size() * size, held.arena};
     }
     case RefKind::kSumPart: {
       const Place& place = s.sums.at(ref.id);

@@ -4,30 +4,6 @@
 #include "openclaw/partitioner/program/vcu_lowering.h"
 
 namespace oc {
-namespace {
-
-// The squared norm of all gradients (optim/optimizer.h).
-constexpr const char* kNormMetric = "grad_norm_sq";
-
-}  // namespace
-
-// What the update needs of this VCU: all that leads to new values of what it holds.
-std::vector<int> VcuLowering::UpdateNodes(const Graph& update) const {
-  std::vector<bool> wanted(update.values.size(), false);
-  for (const auto* list : {&update.parameters, &update.states}) {
-    for (const Variable& v : *list) {
-      const std::string& name = update.value(v.value).name;
-      const auto place = context_.shards.parameters.find(name);
-      const bool elsewhere = place != context_.shards.parameters.end() &&
-                             context_.shards.uses[place->second.bucket].shard > 0 &&
-                             PartHere(place->second).empty();
-      const bool held = variables_.count(name) != 0 && !elsewhere;
-      if (held && v.updated != kNone) wanted[v.updated] = true;
-    }
-  }
-  return NodesFor(update, context_.update_analysis.nodes[0][static_cast<int>(Part::kBackward)],
-                  std::move(wanted));
-}
 
 // The parts of the norm that are this VCU's: the gradient's owner adds them, once.
 std::vector<int> VcuLowering::NormNodes(const Graph& update) const {
@@ -84,22 +60,6 @@ Status VcuLowering::EmitNorm(const Graph& update) {
   return OkStatus();
 }
 
-Status VcuLowering::EmitUpdateOf(const Graph& update, const std::string& name,
-                                 const std::vector<int>& nodes) {
-  if (nodes.empty()) return OkStatus();
-  Template& t = templates_[name];
-  OC_RETURN_IF_ERROR(
-      BuildSegment(update, context_.update_analysis, name, nodes, /*update=*/true, t));
-  EmitCompute(t, name, kNone);
-  // With a gradient that is not finite, parameters and states stay as they are.
-  const auto& names = context_.metrics;
-  if (std::find(names.begin(), names.end(), kNormMetric) != names.end()) {
-    pending_.back().command.predicate = kNormMetric;
-    pending_.back().reads.push_back(MetricsRange());
-  }
-  return OkStatus();
-}
-
 VcuLowering::SymbolicRange VcuLowering::MetricsRange() const {
   return {metrics_buffer_, 0, 4 * (static_cast<int64_t>(context_.metrics.size()) + 1)};
 }
@@ -112,25 +72,38 @@ Status VcuLowering::EmitUpdate() {
   }
   Emit({.kind = CommandKind::kSnapshot, .lane = Lane({LaneKind::kHost, 0}), .name = "metrics"},
        {MetricsRange()}, {});
-  if (update == nullptr) return OkStatus();
-  // Parameters that all hold are gathered bucket by bucket, while the next bucket is updated.
+  return update == nullptr ? OkStatus() : EmitUpdateInBuckets(*update);
+}
+
+// Whether the VCU updates its part of a bucket's parameters, and then gathers the others'.
+bool VcuLowering::GathersUpdated(int bucket) const {
   const Shards& s = context_.shards;
-  const auto gathered = [&](int b) {
-    return s.uses[b].shard > 0 && !s.buckets[b].divided && MemberOf(b) != kNone;
-  };
-  std::map<int, std::vector<int>> by_bucket;  // kNone: of none of these
-  for (int id : UpdateNodes(*update)) {
-    const auto place = s.parameters.find(context_.update_homes[update->node(id).outputs[0]]);
-    const bool own = place != s.parameters.end() && gathered(place->second.bucket);
+  return s.uses[bucket].shard > 0 && !s.buckets[bucket].divided && MemberOf(bucket) != kNone;
+}
+
+void VcuLowering::EmitUpdatedGather(int bucket) {
+  const SymbolicRange& block = blocks_.at(bucket);
+  const DType dtype = context_.shards.uses[bucket].parameter;
+  EmitCollective(bucket, CollectiveOp::kAllGather, absl::StrCat("parameters ", bucket), dtype,
+                 PieceOf(bucket, block, dtype), block);
+}
+
+// The update's nodes; parameters that all hold are gathered bucket by bucket, while the next bucket
+// is updated.
+Status VcuLowering::EmitUpdateAndGather(const Graph& update, const std::vector<int>& nodes) {
+  const Shards& s = context_.shards;
+  std::map<int, std::vector<int>> by_bucket;  // kNone: of what is not gathered
+  for (int id : nodes) {
+    const auto place = s.parameters.find(context_.update_homes[update.node(id).outputs[0]]);
+    const bool own = place != s.parameters.end() && GathersUpdated(place->second.bucket);
     by_bucket[own ? place->second.bucket : kNone].push_back(id);
   }
-  OC_RETURN_IF_ERROR(EmitUpdateOf(*update, "update", by_bucket[kNone]));
+  OC_RETURN_IF_ERROR(EmitUpdateOf(update, by_bucket[kNone], "update", /*on_host=*/false));
   for (int b = 0; b < static_cast<int>(s.buckets.size()); ++b) {
-    if (!gathered(b)) continue;
-    OC_RETURN_IF_ERROR(EmitUpdateOf(*update, absl::StrCat("update ", b), by_bucket[b]));
-    const SymbolicRange& block = blocks_.at(b);
-    EmitCollective(b, CollectiveOp::kAllGather, absl::StrCat("parameters ", b), s.uses[b].parameter,
-                   PieceOf(b, block, s.uses[b].parameter), block);
+    if (!GathersUpdated(b)) continue;
+    OC_RETURN_IF_ERROR(EmitUpdateOf(update, by_bucket[b], absl::StrCat("update of bucket ", b),
+                                    /*on_host=*/false));
+    EmitUpdatedGather(b);
   }
   return OkStatus();
 }

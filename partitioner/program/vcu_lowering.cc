@@ -23,7 +23,7 @@ void VcuLowering::PlaceBlocks() {
     const int64_t size = SizeInBytes(s.uses[b].parameter);
     const int64_t first = bucket.divided ? bucket.pieces[member] : 0;
     const int64_t end = bucket.divided ? bucket.pieces[member + 1] : bucket.elements;
-    SymbolicRange block = {kNone, program_.state_bytes, (end - first) * size};
+    SymbolicRange block = {kNone, program_.state_bytes, (end - first) * size, Arena::kState};
     if (like == nullptr) {
       program_.state_bytes += Align(block.bytes);
     } else {
@@ -85,6 +85,10 @@ Status VcuLowering::PlaceState() {
     }
     for (const StateEntry& e : like->vcus[vcu_].state) known[e.name] = &e;
     program_.state_bytes = like->vcus[vcu_].state_bytes;
+    program_.host_bytes = like->vcus[vcu_].host_bytes;
+    program_.file_bytes = like->vcus[vcu_].file_bytes;
+  } else {
+    OC_RETURN_IF_ERROR(PlanStateBuckets());
   }
   PlaceBlocks();
   const Shards& s = context_.shards;
@@ -105,6 +109,8 @@ Status VcuLowering::PlaceState() {
                                " ", value.name, " in the other Program");
       }
       entry = *it->second;
+    } else if (const auto away = offloaded_.find(value.name); away != offloaded_.end()) {
+      entry.range = away->second;
     } else if (block != blocks_.end()) {
       const ProgramBucket& bucket = s.buckets[block->first];
       const int64_t first = bucket.divided ? bucket.pieces[MemberOf(block->first)] : 0;
@@ -113,6 +119,9 @@ Status VcuLowering::PlaceState() {
     } else {
       entry.range.offset = program_.state_bytes;
       program_.state_bytes += Align(entry.range.bytes);
+    }
+    if (const auto copy = host_copies_.find(value.name); copy != host_copies_.end()) {
+      entry.host_copy = copy->second;
     }
     variables_[value.name] = entry.range;
     program_.state.push_back(std::move(entry));
@@ -195,6 +204,7 @@ StatusOr<VcuProgram> VcuLowering::Run() {
   EmitGathersOnce(/*of_prologue=*/true);
   OC_RETURN_IF_ERROR(EmitCount());
   OC_RETURN_IF_ERROR(EmitWork());
+  BringFirstBuckets();
   OC_RETURN_IF_ERROR(EmitUpdate());
   // What is fed or summed for the whole step lives to its end.
   ++tick_;
@@ -206,11 +216,26 @@ StatusOr<VcuProgram> VcuLowering::Run() {
   return std::move(program_);
 }
 
+// Gives the arena's buffers their offsets, behind `begin`; returns where they end.
+int64_t VcuLowering::PlaceBuffers(Arena arena, int64_t begin) {
+  std::vector<ArenaItem> items;
+  std::vector<size_t> ids;
+  for (size_t i = 0; i < items_.size(); ++i) {
+    if (buffer_arenas_[i] != arena) continue;
+    items.push_back(items_[i]);
+    ids.push_back(i);
+  }
+  const int64_t bytes = PlanArena(items);
+  for (size_t i = 0; i < ids.size(); ++i) items_[ids[i]].offset = begin + items[i].offset;
+  return begin + bytes;
+}
+
 Status VcuLowering::Finish(VcuProgram& program) {
-  program.step_bytes = PlanArena(items_);
+  program.step_bytes = PlaceBuffers(Arena::kStep, 0);
+  program.host_bytes = PlaceBuffers(Arena::kHost, program.host_bytes);
   const auto fix = [&](const SymbolicRange& r) -> Range {
-    if (r.buffer == kNone) return {Arena::kState, r.offset, r.bytes};
-    return {Arena::kStep, items_[r.buffer].offset + r.offset, r.bytes};
+    if (r.buffer == kNone) return {r.arena, r.offset, r.bytes};
+    return {buffer_arenas_[r.buffer], items_[r.buffer].offset + r.offset, r.bytes};
   };
   for (Pending& p : pending_) {
     Command& c = p.command;
@@ -222,13 +247,14 @@ Status VcuLowering::Finish(VcuProgram& program) {
     program.commands.push_back(std::move(c));
   }
   program.metrics = fix(Whole(metrics_buffer_));
+  if (host_metrics_buffer_ != kNone) program.host_metrics = fix(Whole(host_metrics_buffer_));
   for (size_t i = 0; i < program.gradients.size(); ++i) {
     program.gradients[i].range = fix(gradient_ranges_[i]);
   }
   DeriveWaits(program);
   const VcuSpec& spec = context_.input.cluster.vcus[vcu_];
   const int64_t needed = program.state_bytes + program.step_bytes;
-  if (needed > spec.memory_bytes) {
+  if (context_.options.keep_budgets && needed > spec.memory_bytes) {
     return ResourceExhausted("VCU ", spec.name, " needs ", needed, " bytes (", program.state_bytes,
                              " of parameters and optimizer, ", program.step_bytes,
                              " for a step), its budget is ", spec.memory_bytes, ": ",

@@ -100,6 +100,16 @@ class VcuLowering {
     int buffer = kNone;
     int64_t offset = 0;
     int64_t bytes = 0;
+    Arena arena = Arena::kState;  // where there is no buffer
+  };
+  // Parameters whose states lie outside of the device's memory, as neighbours, and are updated
+  // together.
+  struct StateBucket {
+    std::vector<std::string> states;
+    std::set<std::string> homes;  // the parameters
+    Range range;                  // of all states
+    bool brought = false;         // what the update reads of it was sent for
+    int buffer = kNone;           // of the states, where the device updates
   };
   // What of a node this VCU runs where the node's tensor is divided.
   struct NodePart {
@@ -141,19 +151,21 @@ class VcuLowering {
   // nullopt: the node is run as it is. An empty part: not here.
   std::optional<NodePart> PartOfNode(const Graph& graph, const Node& node, bool update) const;
   Ref ReducedRef(const std::string& name) const;
-  StatusOr<CostEntry> Cost(const Call& call) const;
+  // The kind that runs the segment: the VCU's, or its host's.
+  const std::string& KindOf(const Segment& segment) const;
+  StatusOr<CostEntry> Cost(const Call& call, const Segment& segment) const;
   // Gives the calls their workspaces; those of an update are merged first (merge_calls.h).
   Status AddCalls(std::vector<SizedCall> calls, bool update, Template& out);
   std::vector<int> NormNodes(const Graph& update) const;
   std::vector<int> ChunkNodes(const Graph& update) const;
-  std::vector<int> UpdateNodes(const Graph& update) const;
   Status AddCombine(const char* op, const Ref& target, const Ref& source, const TensorType& type,
                     const Graph& graph, const Node& node, Template& out);
 
   // Emitting commands.
-  int NewBuffer(int64_t bytes);
+  int NewBuffer(int64_t bytes, Arena arena = Arena::kStep);
   int Lane(LaneSpec spec);
   SymbolicRange Resolve(const Ref& ref, int micro_batch, int64_t bytes);
+  SymbolicRange ResolveOnHost(const Ref& ref, int64_t bytes);
   SymbolicRange Whole(int buffer) const;
   void Touch(const SymbolicRange& range);
   int Emit(Command command, std::vector<SymbolicRange> reads, std::vector<SymbolicRange> writes);
@@ -175,7 +187,12 @@ class VcuLowering {
   SymbolicRange MetricsRange() const;
   Status EmitNorm(const Graph& update);
   Status EmitUpdate();
-  Status EmitUpdateOf(const Graph& update, const std::string& name, const std::vector<int>& nodes);
+  bool GathersUpdated(int bucket) const;
+  void EmitUpdatedGather(int bucket);
+  Status EmitUpdateAndGather(const Graph& update, const std::vector<int>& nodes);
+  // The update's nodes in one command, which leaves them out where a gradient is not finite.
+  Status EmitUpdateOf(const Graph& update, const std::vector<int>& nodes, const std::string& name,
+                      bool on_host);
 
   // What moves in buckets (emit_buckets.cc).
   int MemberOf(int bucket) const;  // this VCU's place among the bucket's, or kNone
@@ -201,22 +218,36 @@ class VcuLowering {
   std::vector<std::vector<std::pair<int, int>>> FindFinals() const;
   Status MeetUntil(int stage, const Round* round);
 
+  // States outside of the device's memory (offload.cc).
+  const VcuOffload& offload() const;
+  Status PlanStateBuckets();
+  std::vector<int> UpdateNodesOf(const Graph& update, const std::set<std::string>* homes,
+                                 std::set<int>& done) const;
+  int EmitCopy(const std::string& name, SymbolicRange from, SymbolicRange to);
+  void BringBucket(size_t b);
+  void ReturnBucket(size_t b);
+  void BringScalars();
+  void BringFirstBuckets();
+  Status EmitUpdateInBuckets(const Graph& update);
+
   // Set-up and completion.
   Status PlaceState();
   void PlaceBlocks();
   StatusOr<StateEntry> EntryOf(const Value& value, const Variable& v, bool model) const;
   void PlaceAccumulators();
   void NoteGradients();
+  int64_t PlaceBuffers(Arena arena, int64_t begin);
   Status Finish(VcuProgram& program);
 
   const LoweringContext& context_;
   const int vcu_;
   const Graph& graph_;  // in this VCU's compute type
   VcuProgram program_;
-  std::vector<ArenaItem> items_;  // step arena
+  std::vector<ArenaItem> items_;      // buffers, of the step arena or of the host's
+  std::vector<Arena> buffer_arenas_;  // by buffer
   std::vector<Pending> pending_;
   std::map<std::pair<int, int>, int> values_;  // (root, micro-batch) -> buffer
-  std::map<int, int> step_values_, update_values_;
+  std::map<int, int> step_values_, update_values_, host_update_values_;
   std::map<std::pair<std::string, int>, int> scalars_;  // (name, micro-batch or kNone)
   std::map<int, SymbolicRange> accumulators_;           // those of no bucket
   std::map<std::string, Range> variables_;
@@ -239,7 +270,17 @@ class VcuLowering {
   int64_t tick_ = 0;
   int workspaces_ = 0;
   std::vector<int> sent_buffers_;  // still being sent while the next work runs
+  std::vector<StateBucket> buckets_;
+  std::map<std::string, Range> offloaded_;          // states, by name
+  std::map<std::string, Range> host_copies_;        // parameters, where the host updates
+  std::map<std::string, SymbolicRange> brought_;    // states, in the step arena
+  std::map<int, SymbolicRange> host_accumulators_;  // gradients, where the host updates
+  std::map<std::string, int> host_scalars_;
+  int host_metrics_buffer_ = kNone;
 };
+
+// The squared norm of all gradients (optim/optimizer.h).
+inline constexpr char kNormMetric[] = "grad_norm_sq";
 
 // Fills in every command's waits: for each pair with conflicting ranges on different lanes that the
 // lanes and earlier waits do not order, the later one waits.

@@ -291,7 +291,7 @@ Status CheckGradient(const Program& program, int vcu, const StateEntry& g, const
   if (!rest.empty()) return bad("is not reduced over its holders");
   for (int i = 0; i < static_cast<int>(v.commands.size()); ++i) {
     const Command& c = v.commands[i];
-    if (c.kind != CommandKind::kCompute) continue;
+    if (c.kind != CommandKind::kCompute && c.kind != CommandKind::kCopy) continue;
     const bool adds = Overlap(MergeRanges(c.writes), range);
     const bool uses = Overlap(MergeRanges(c.reads), range);
     for (int r : collectives) {
@@ -366,7 +366,7 @@ bool AllIsNew(const VcuProgram& v, const StateEntry& e, int bucket) {
     const bool gathers = c->kind == CommandKind::kCollective && c->bucket == bucket &&
                          c->op == CollectiveOp::kAllGather;
     if (gathers && !computed) rest = Subtract(rest, {c->writes[0]});
-    if (c->kind != CommandKind::kCompute) continue;
+    if (c->kind != CommandKind::kCompute && c->kind != CommandKind::kCopy) continue;
     const std::vector<Range> writes = MergeRanges(c->writes);
     computed |= Overlap(writes, {e.range});
     rest = Subtract(rest, writes);
@@ -376,7 +376,8 @@ bool AllIsNew(const VcuProgram& v, const StateEntry& e, int bucket) {
 
 bool Writes(const VcuProgram& v, const StateEntry& e) {
   return std::any_of(v.commands.begin(), v.commands.end(), [&](const Command& c) {
-    return c.kind == CommandKind::kCompute && Overlap(MergeRanges(c.writes), {e.range});
+    return (c.kind == CommandKind::kCompute || c.kind == CommandKind::kCopy) &&
+           Overlap(MergeRanges(c.writes), {e.range});
   });
 }
 

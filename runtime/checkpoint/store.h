@@ -16,6 +16,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -37,6 +38,8 @@ struct TensorSlice {
   int64_t row_begin = 0, row_end = 0;
   std::span<const std::byte> bytes;
   bool flat = false;
+  // Where `bytes` is empty: puts them into memory of their size, while they are written.
+  std::function<Status(std::span<std::byte>)> read;
 
   static TensorSlice Whole(const std::string& name, const Tensor& tensor);
 };

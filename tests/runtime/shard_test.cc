@@ -46,6 +46,13 @@ StatusOr<Graph> Model() {
       {.layers = 2, .width = 64, .heads = 2, .context = 16, .vocabulary = 1100, .dropout = 0.1});
 }
 
+// Op costs, measured once for all runs of this program.
+const std::string& Profile() {
+  static const TempDir dir;
+  static const std::string path = dir.File("profile.json");
+  return path;
+}
+
 Status Train(const Setting& s, Outcome& result) {
   OC_ASSIGN_OR_RETURN(const Graph model, Model());
   OC_ASSIGN_OR_RETURN(Cluster cluster, Cluster::Discover({.vcus = s.vcus}));
@@ -64,6 +71,7 @@ Status Train(const Setting& s, Outcome& result) {
                              .seed = 5,
                              .total_steps = 20,
                              .timeout_seconds = 60,
+                             .profile_path = Profile(),
                              .profile_seconds = 0.02};
   OC_ASSIGN_OR_RETURN(auto pipeline, ElasticPipeline::Create(model, cluster, s.optimizer, options));
   if (!s.weights.empty() || !s.owner.empty()) {

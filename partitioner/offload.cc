@@ -1,0 +1,86 @@
+#include "openclaw/partitioner/offload.h"
+
+#include <absl/strings/str_join.h>
+
+#include <algorithm>
+
+namespace oc {
+namespace {
+
+bool AnyApart(const ClusterSpec& cluster) {
+  return std::any_of(cluster.vcus.begin(), cluster.vcus.end(),
+                     [](const VcuSpec& v) { return !v.host_kind.empty(); });
+}
+
+Status NothingApart(const char* key, const ClusterSpec& cluster) {
+  std::vector<std::string> names;
+  for (const VcuSpec& v : cluster.vcus) names.push_back(v.name);
+  return InvalidArgument("parallel.offload.", key, ": the memory of ", absl::StrJoin(names, ", "),
+                         " is the host's own, so that nothing would be gained; optimizer: file "
+                         "takes states out of it");
+}
+
+Status Check(const OffloadConfig& o, const ClusterSpec& cluster) {
+  if (o.optimizer == "file" && o.path.empty()) {
+    return InvalidArgument("parallel.offload.optimizer file: give a folder as ",
+                           "parallel.offload.path");
+  }
+  if (o.optimizer == "host" && !AnyApart(cluster)) return NothingApart("optimizer", cluster);
+  if (!o.activations.empty() && !AnyApart(cluster)) return NothingApart("activations", cluster);
+  if (o.update == "host" && o.optimizer != "host" && o.optimizer != "auto") {
+    return InvalidArgument(
+        "parallel.offload.update host: wants states that lie with the host, and "
+        "parallel.offload.optimizer is ",
+        o.optimizer);
+  }
+  return OkStatus();
+}
+
+VcuOffload OffloadTo(const OffloadConfig& o, StateHome home) {
+  return {.states = home, .update_on_host = home == StateHome::kHost && o.update == "host"};
+}
+
+}  // namespace
+
+StateHome StatesMayGoTo(const OffloadConfig& o, const VcuSpec& vcu) {
+  const bool apart = !vcu.host_kind.empty();
+  if (o.optimizer == "file") return StateHome::kFile;
+  if (o.optimizer == "host" || o.optimizer == "auto") {
+    if (apart) return StateHome::kHost;
+    if (o.optimizer == "auto" && !o.path.empty()) return StateHome::kFile;
+  }
+  return StateHome::kDevice;
+}
+
+StatusOr<std::vector<VcuOffload>> AskedOffload(const OffloadConfig& options,
+                                               const ClusterSpec& cluster) {
+  OC_RETURN_IF_ERROR(Check(options, cluster));
+  std::vector<VcuOffload> asked;
+  if (options.optimizer == "none" || options.optimizer == "auto") return asked;
+  for (const VcuSpec& v : cluster.vcus) {
+    asked.push_back(OffloadTo(options, StatesMayGoTo(options, v)));
+  }
+  return asked;
+}
+
+bool OffloadWhatIsTooLarge(const OffloadConfig& options, const ClusterSpec& cluster,
+                           const Program& program, Plan& plan) {
+  bool changed = false;
+  if (options.optimizer != "auto") return changed;
+  for (int v = 0; v < cluster.size(); ++v) {
+    const VcuProgram& p = program.vcus[v];
+    const StateHome home = StatesMayGoTo(options, cluster.vcus[v]);
+    if (p.state_bytes + p.step_bytes <= cluster.vcus[v].memory_bytes ||
+        home == StateHome::kDevice || plan.offload_of(v).states != StateHome::kDevice) {
+      continue;
+    }
+    if (plan.offload.empty()) plan.offload.resize(cluster.vcus.size());
+    const std::vector<int> activations = plan.offload[v].activations;
+    plan.offload[v] = OffloadTo(options, home);
+    plan.offload[v].activations = activations;
+    changed = true;
+  }
+  return changed;
+}
+
+}  // namespace oc
