@@ -172,7 +172,8 @@ class Bench {
                              .recompute = "none",
                              .balance = balance,
                              .plan_json = plan,
-                             .profile_path = profile_.string(),
+                             // What one costs alone is no profile of those that slow each other.
+                             .profile_path = vcus.size() > 1 ? profile_.string() : "",
                              .profile_seconds = 2}));
     plan_ = pipeline->plan();
     if (first_.empty()) {
