@@ -1,5 +1,6 @@
 #include "openclaw/partitioner/offload.h"
 
+#include <absl/strings/str_format.h>
 #include <absl/strings/str_join.h>
 
 #include <algorithm>
@@ -61,6 +62,31 @@ StatusOr<std::vector<VcuOffload>> AskedOffload(const OffloadConfig& options,
     asked.push_back(OffloadTo(options, StatesMayGoTo(options, v)));
   }
   return asked;
+}
+
+std::vector<std::string> OffloadLines(const Plan& plan) {
+  std::vector<std::string> lines;
+  for (size_t v = 0; v < plan.vcus.size(); ++v) {
+    const VcuOffload& o = plan.offload_of(static_cast<int>(v));
+    const VcuPrediction& p = plan.vcus[v];
+    std::vector<std::string> parts;
+    if (o.states != StateHome::kDevice) {
+      const bool file = o.states == StateHome::kFile;
+      parts.push_back(
+          absl::StrFormat("optimizer states in %s, %s", file ? "a file" : "the host's memory",
+                          o.update_on_host ? "updated there" : "brought to it for the update"));
+    }
+    if (!o.activations.empty()) {
+      parts.push_back(absl::StrFormat("what backward needs of %d nodes in the host's memory",
+                                      o.activations.size()));
+    }
+    if (parts.empty()) continue;
+    lines.push_back(absl::StrFormat("%s offloads: %s (%.2f MiB of the host, %.2f MiB of a file)",
+                                    p.name, absl::StrJoin(parts, "; "),
+                                    static_cast<double>(p.host_arena_bytes) / 1048576,
+                                    static_cast<double>(p.file_bytes) / 1048576));
+  }
+  return lines;
 }
 
 bool OffloadWhatIsTooLarge(const OffloadConfig& options, const ClusterSpec& cluster,

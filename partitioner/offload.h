@@ -1,6 +1,7 @@
 // Planning what lies outside of the VCUs' memory.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "openclaw/core/cluster.h"
@@ -18,6 +19,9 @@ StatusOr<std::vector<VcuOffload>> AskedOffload(const OffloadConfig& options,
 
 // Whether the options let the states of VCU `vcu` leave its memory, and where they would go.
 StateHome StatesMayGoTo(const OffloadConfig& options, const VcuSpec& vcu);
+
+// What of a plan with predictions lies outside of its VCUs' memory, a line a VCU, for people.
+std::vector<std::string> OffloadLines(const Plan& plan);
 
 // auto: takes out the states of the VCUs whose arenas in `program` exceed their budgets. False
 // where nothing more can be taken out.

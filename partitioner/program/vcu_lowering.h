@@ -162,6 +162,8 @@ class VcuLowering {
   std::vector<int> UpdateNodesOf(const Graph& update, const std::set<std::string>* homes,
                                  std::set<int>& done) const;
   int EmitCopy(const std::string& name, SymbolicRange from, SymbolicRange to);
+  void EmitCopies(const std::string& name,
+                  const std::vector<std::pair<SymbolicRange, SymbolicRange>>& moves);
   void BringBucket(size_t b);
   void ReturnBucket(size_t b);
   void BringScalars();

@@ -343,8 +343,8 @@ Status CheckDefined(const Program& program, const ClusterSpec&) {
       for (int j = i - 1; j >= 0 && !wanted.empty(); --j) {
         if (order.Before(j, i)) wanted = Subtract(wanted, MergeRanges(v.commands[j].writes));
       }
-      // The gaps between the sums of a bucket are reduced with them, and mean nothing.
-      if (c.kind == CommandKind::kCollective) {
+      // The gaps between the sums of a bucket go with them, and mean nothing.
+      if (c.kind == CommandKind::kCollective || c.kind == CommandKind::kCopy) {
         std::vector<Range> sums;
         for (const StateEntry& g : v.gradients) sums.push_back(g.range);
         sums = MergeRanges(std::move(sums));
@@ -466,7 +466,10 @@ Status CheckHostCopy(const Program& program, int vcu, const StateEntry& e) {
       changed = i;
       returned = false;
     }
-    returned |= c.kind == CommandKind::kCopy && c.reads[0] == e.host_copy && c.writes[0] == e.range;
+    if (c.kind != CommandKind::kCopy || !Subtract({e.host_copy}, c.reads).empty()) continue;
+    const Range& to = c.writes[0];
+    returned |= to.arena == e.range.arena &&
+                to.offset - c.reads[0].offset == e.range.offset - e.host_copy.offset;
   }
   if (changed == kNone || returned) return OkStatus();
   return InvalidArgument("offload: ", Where(program, vcu, changed), " updates ", e.name,
@@ -484,8 +487,18 @@ Status CheckOffload(const Program& program, const ClusterSpec&) {
     away = MergeRanges(std::move(away));
     for (int i = 0; i < static_cast<int>(v.commands.size()); ++i) {
       const Command& c = v.commands[i];
-      if (c.kind != CommandKind::kCopy || !Touches(away, c.reads[0])) continue;
-      OC_RETURN_IF_ERROR(CheckReturned(program, vcu, i, c.writes[0], c.reads[0]));
+      if (c.kind != CommandKind::kCopy) continue;
+      if (Touches(away, c.reads[0])) {
+        OC_RETURN_IF_ERROR(CheckReturned(program, vcu, i, c.writes[0], c.reads[0]));
+      }
+      if (!Touches(away, c.writes[0])) continue;
+      const bool brought =
+          std::any_of(v.commands.begin(), v.commands.begin() + i, [&](const Command& e) {
+            return e.kind == CommandKind::kCopy && e.reads == c.writes && e.writes == c.reads;
+          });
+      if (brought) continue;
+      return InvalidArgument("offload: ", Where(program, vcu, i),
+                             " writes back what was not brought from there");
     }
   }
   return OkStatus();
