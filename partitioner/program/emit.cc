@@ -259,7 +259,6 @@ void VcuLowering::EmitSnapshots(const WorkItem& item) {
 
 Status VcuLowering::EmitWork() {
   const std::vector<WorkItem>& work = context_.work[vcu_];
-  const Graph& graph = graph_;
   const int n = static_cast<int>(work.size());
   int prepared = 0;
   for (int k = 0; k < n; ++k) {
@@ -268,34 +267,39 @@ Status VcuLowering::EmitWork() {
       EmitFeedsFor(work[prepared]);
       EmitReceives(prepared);
     }
-    const WorkItem& item = work[k];
-    const std::vector<int>& nodes =
-        context_.analysis.nodes[item.stage][static_cast<int>(item.part)];
-    std::string variant = absl::StrCat(item.stage, "/", static_cast<int>(item.part), "/");
-    std::vector<int> sums;
-    for (int id : nodes) {
-      for (int v : graph.node(id).outputs) {
-        for (int a : context_.analysis.accumulators[v]) {
-          variant += initialized_[a] ? '1' : '0';
-          sums.push_back(a);
-        }
+    OC_RETURN_IF_ERROR(EmitItem(static_cast<size_t>(k)));
+    EmitSends(k);
+    EmitSnapshots(work[k]);
+  }
+  return OkStatus();
+}
+
+Status VcuLowering::EmitNodes(const WorkItem& item, const std::vector<int>& nodes,
+                              const std::string& suffix) {
+  std::string variant =
+      absl::StrCat(item.stage, "/", static_cast<int>(item.part), "/", suffix, "/");
+  std::vector<int> sums;
+  for (int id : nodes) {
+    for (int v : graph_.node(id).outputs) {
+      for (int a : context_.analysis.accumulators[v]) {
+        variant += initialized_[a] ? '1' : '0';
+        sums.push_back(a);
       }
     }
-    auto [it, is_new] = templates_.try_emplace(variant);
+  }
+  auto [it, is_new] = templates_.try_emplace(variant);
+  if (is_new) {
     const char* part = item.part == Part::kCount     ? "count"
                        : item.part == Part::kForward ? "forward"
                                                      : "backward";
-    if (is_new) {
-      OC_RETURN_IF_ERROR(BuildSegment(graph, context_.analysis,
-                                      absl::StrCat("stage ", item.stage, " ", part), nodes,
-                                      /*update=*/false, it->second));
-    }
-    for (int a : sums) initialized_[a] = true;
-    EmitCompute(it->second, absl::StrCat(item.part == Part::kForward ? "F" : "B", item.micro_batch),
-                item.micro_batch);
-    EmitSends(k);
-    EmitSnapshots(item);
+    OC_RETURN_IF_ERROR(BuildSegment(graph_, context_.analysis,
+                                    absl::StrCat("stage ", item.stage, " ", part, suffix), nodes,
+                                    /*update=*/false, it->second));
   }
+  for (int a : sums) initialized_[a] = true;
+  EmitCompute(it->second,
+              absl::StrCat(item.part == Part::kForward ? "F" : "B", item.micro_batch, suffix),
+              item.micro_batch);
   return OkStatus();
 }
 

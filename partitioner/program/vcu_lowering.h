@@ -105,6 +105,12 @@ class VcuLowering {
     bool brought = false;         // what the update reads of it was sent for
     int buffer = kNone;           // of the states, where the device updates
   };
+  // Values that go to the host together, and come back together.
+  struct AwayGroup {
+    std::vector<int> roots;
+    int last_forward = 0;  // positions among the stage's nodes (saved_values.h)
+    int first_backward = 0;
+  };
   struct Pending {
     Command command;
     std::vector<SymbolicRange> slots, reads, writes;
@@ -149,12 +155,22 @@ class VcuLowering {
   void EmitSnapshots(const WorkItem& item);
   Status EmitPrologue();
   Status EmitWork();
+  // The nodes of an item, or some of them that follow each other.
+  Status EmitNodes(const WorkItem& item, const std::vector<int>& nodes, const std::string& suffix);
   Status EmitCount();
   Status EmitUpdate();
   // The update's nodes in one command, which leaves them out where a gradient is not finite.
   Status EmitUpdateOf(const Graph& update, const std::vector<int>& nodes, const std::string& name,
                       bool on_host);
   void EmitReductions();
+
+  // What backward needs of forward, outside of the device's memory (offload_activations.cc).
+  const std::vector<AwayGroup>& AwayGroups(int stage);
+  std::vector<int> CutsOf(const WorkItem& item);
+  bool IsAwayLong(size_t k, const AwayGroup& group);
+  void TakeActivations(size_t k, int begin, int end);
+  void BringActivations(size_t k, int end);
+  Status EmitItem(size_t k);
 
   // States outside of the device's memory (offload.cc).
   const VcuOffload& offload() const;
@@ -193,7 +209,9 @@ class VcuLowering {
   int metrics_buffer_ = kNone;
   int64_t tick_ = 0;
   int workspaces_ = 0;
-  std::vector<int> sent_buffers_;  // still being sent while the next work runs
+  std::vector<int> sent_buffers_;               // still being sent while the next work runs
+  std::map<int, std::vector<AwayGroup>> away_;  // by stage
+  std::map<std::pair<int, int>, int> taken_;    // (root, micro-batch) -> buffer of the host
   std::vector<StateBucket> buckets_;
   std::map<std::string, Range> offloaded_;          // states, by name
   std::map<std::string, Range> host_copies_;        // parameters, where the host updates

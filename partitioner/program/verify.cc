@@ -344,11 +344,12 @@ Status CheckDefined(const Program& program, const ClusterSpec&) {
         if (order.Before(j, i)) wanted = Subtract(wanted, MergeRanges(v.commands[j].writes));
       }
       // The gaps between the sums of a bucket go with them, and mean nothing.
-      if (c.kind == CommandKind::kCollective || c.kind == CommandKind::kCopy) {
+      if (c.kind == CommandKind::kCollective ||
+          (c.kind == CommandKind::kCopy && c.reads[0].arena == Arena::kStep)) {
         std::vector<Range> sums;
         for (const StateEntry& g : v.gradients) sums.push_back(g.range);
         sums = MergeRanges(std::move(sums));
-        if (!Overlap(wanted, sums)) wanted.clear();
+        if (Overlap(MergeRanges(c.reads), sums) && !Overlap(wanted, sums)) wanted.clear();
       }
       if (wanted.empty()) continue;
       return InvalidArgument("defined: ", Where(program, vcu, i), " reads ", Name(wanted[0].arena),

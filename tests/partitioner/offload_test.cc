@@ -196,6 +196,116 @@ TEST_F(OffloadProgramTest, APlanForNoHostIsRefused) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("whose memory is the host's"));
 }
 
+// ---- Activations ----
+
+class OffloadedActivationsTest : public OffloadProgramTest {
+ protected:
+  void Plan4(const std::string& schedule) {
+    p_ = PlanModel(models::Gpt2({.layers = 4,
+                                 .width = 64,
+                                 .heads = 2,
+                                 .context = 32,
+                                 .vocabulary = 53,
+                                 .dropout = 0.1}),
+                   1, 1, 4, schedule);
+    plain_ = p_.planned.program.vcus[0];
+    plain_seconds_ = p_.planned.simulation.step_seconds;
+    p_.cluster.vcus[0].host_kind = kHostKind;
+    SetLink(1e9);
+  }
+  void SetLink(double bytes_per_second) {
+    for (int64_t bytes : kCopyBytes) {
+      p_.costs.Set(CopyKey(bytes, "sim/1t"),
+                   {.seconds = static_cast<double>(bytes) / bytes_per_second});
+    }
+  }
+  std::vector<int> Chosen(std::vector<std::string> modules) {
+    auto chosen = ActivationsOf({.activations = std::move(modules)}, p_.joint, p_.planned.plan, 0,
+                                p_.cluster, p_.costs);
+    EXPECT_TRUE(chosen.ok()) << chosen.status();
+    return chosen.ok() ? *std::move(chosen) : std::vector<int>();
+  }
+  double plain_seconds_ = 0;
+};
+
+// All micro-batches are in flight at once: what lies with the host is most of the step.
+TEST_F(OffloadedActivationsTest, TheStepArenaFalls) {
+  Plan4("gpipe");
+  Offload({.activations = Chosen({"*"})});
+  EXPECT_LT(vcu().step_bytes, plain_.step_bytes / 2);
+  EXPECT_GT(vcu().host_bytes, plain_.step_bytes / 4);
+  const std::vector<int> out = Copies(LaneKind::kCopy, 1), in = Copies(LaneKind::kCopy, 0);
+  EXPECT_EQ(out.size(), in.size());
+  EXPECT_EQ(Updates().size(), 1u);
+}
+
+// By a link that is fast enough the copies hide: the step takes hardly longer, though they take a
+// good part of it.
+TEST_F(OffloadedActivationsTest, CopiesHideBehindTheComputation) {
+  Plan4("gpipe");
+  Offload({.activations = Chosen({"auto"})});
+  double copies = 0;
+  for (const int direction : {0, 1}) {
+    for (int i : Copies(LaneKind::kCopy, direction)) copies += Time(i).end - Time(i).begin;
+  }
+  EXPECT_GT(copies, 0.1 * plain_seconds_);
+  EXPECT_LT(p_.planned.simulation.step_seconds, 1.1 * plain_seconds_);
+}
+
+// The choice takes less where less can hide, from the earliest nodes on.
+TEST_F(OffloadedActivationsTest, AutoTakesWhatHides) {
+  Plan4("gpipe");
+  const std::vector<int> all = Chosen({"*"});
+  size_t more = all.size();
+  for (const double link : {1e10, 1e9, 1e8}) {
+    SetLink(link);
+    const std::vector<int> chosen = Chosen({"auto"});
+    EXPECT_LT(chosen.size(), more) << link;
+    EXPECT_GE(chosen.size(), 1u);
+    more = chosen.size();
+    EXPECT_TRUE(std::includes(all.begin(), all.end(), chosen.begin(), chosen.end()));
+  }
+  SetLink(1e3);
+  EXPECT_TRUE(Chosen({"auto"}).empty());
+}
+
+// In 1f1b on one VCU a backward follows its forward: only what is idle for a while goes.
+TEST_F(OffloadedActivationsTest, WhatIsWantedAtOnceStays) {
+  Plan4("1f1b");
+  Offload({.activations = Chosen({"*"})});
+  const std::vector<int> out = Copies(LaneKind::kCopy, 1), in = Copies(LaneKind::kCopy, 0);
+  ASSERT_EQ(out.size(), in.size());
+  ASSERT_GT(out.size(), 0u);
+  EXPECT_LT(vcu().step_bytes, plain_.step_bytes);
+  // Some pieces are computed between a value's going and its coming.
+  for (size_t i = 0; i < out.size(); ++i) {
+    const Command& gone = vcu().commands[out[i]];
+    for (int j : in) {
+      const Command& back = vcu().commands[j];
+      if (back.name != gone.name || back.micro_batch != gone.micro_batch) continue;
+      int pieces = 0;
+      for (int c = out[i]; c < j; ++c) pieces += vcu().commands[c].lane == 0 ? 1 : 0;
+      EXPECT_GE(pieces, 2) << gone.name;
+    }
+  }
+}
+
+TEST_F(OffloadedActivationsTest, AValueThatDoesNotComeIsFound) {
+  Plan4("gpipe");
+  Offload({.activations = Chosen({"*"})});
+  Drop(Copies(LaneKind::kCopy, 1)[0]);
+  WaitAnew();
+  ExpectRejected("defined");
+}
+
+TEST_F(OffloadedActivationsTest, AModuleIsItsPartsToo) {
+  Plan4("gpipe");
+  const std::vector<int> block = Chosen({"transformer.h.1"}),
+                         part = Chosen({"transformer.h.1.mlp"});
+  EXPECT_GT(block.size(), part.size());
+  EXPECT_TRUE(std::includes(block.begin(), block.end(), part.begin(), part.end()));
+}
+
 // ---- Damaged ones ----
 
 TEST_F(OffloadProgramTest, ABucketThatDoesNotGoBackIsFound) {
