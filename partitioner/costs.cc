@@ -9,6 +9,17 @@
 namespace oc {
 
 std::string CommandKey(const std::string& kind) { return absl::StrCat("command() on ", kind); }
+LinkCurve HostLink(const std::string& kind, const CostTable& costs) {
+  LinkCurve curve;
+  for (int64_t bytes : kCopyBytes) {
+    if (const CostEntry* copy = costs.Find(CopyKey(bytes, kind))) {
+      curve.points.push_back({bytes, copy->seconds});
+    }
+  }
+  if (curve.points.size() != 2) curve.points.clear();
+  return curve;
+}
+
 std::string FileKey(bool write) {
   return absl::StrCat("file ", write ? "write(" : "read(", kFileBytes, ") on file");
 }

@@ -100,6 +100,17 @@ StatusOr<PlannedProgram> DynamicGraphPartitioner::Try(Plan plan,
 StatusOr<PlannedProgram> DynamicGraphPartitioner::TryOffloaded(
     Plan plan, const PartitionOptions& options) const {
   OC_ASSIGN_OR_RETURN(plan.offload, AskedOffload(options.offload, cluster_));
+  if (!options.offload.activations.empty()) {
+    plan.offload.resize(cluster_.vcus.size());
+    TypedGraphs typed(graph_);
+    for (int v = 0; v < cluster_.size(); ++v) {
+      if (cluster_.vcus[v].host_kind.empty()) continue;
+      OC_ASSIGN_OR_RETURN(const DType dtype, ComputeTypeFor(graph_, cluster_.vcus[v]));
+      OC_ASSIGN_OR_RETURN(const Graph* own, typed.In(dtype));
+      OC_ASSIGN_OR_RETURN(plan.offload[v].activations,
+                          ActivationsOf(options.offload, *own, plan, v, cluster_, costs_));
+    }
+  }
   PartitionOptions roomy = options;
   roomy.lower.keep_budgets = options.offload.optimizer != "auto";
   for (;;) {

@@ -7,6 +7,8 @@
 #include <map>
 #include <set>
 
+#include "openclaw/partitioner/offload.h"
+
 namespace oc {
 namespace {
 
@@ -109,6 +111,7 @@ std::string PlanText(const PlannedProgram& planned, const Graph& graph,
     absl::StrAppendFormat(&text, "  %s lacks %s: %s; %d calls, %.3f ms a step\n", s.vcu, s.op, s.by,
                           s.calls, s.seconds * 1e3);
   }
+  for (const std::string& line : OffloadLines(plan)) absl::StrAppend(&text, "  ", line, "\n");
   for (const NotDeterministic& n : plan.not_deterministic) {
     absl::StrAppendFormat(&text,
                           "  %s: %s may not repeat its results bit by bit; %d calls a step\n",

@@ -39,7 +39,6 @@ Status CheckOptions(const PipelineOptions& o) {
     return InvalidArgument("parallel.offload.update '", o.offload.update,
                            "'; there are auto, device, host");
   }
-  if (!o.offload.activations.empty()) return Unimplemented("parallel.offload.activations");
   if (o.allreduce_algorithm != AllReduce::kAuto && o.allreduce_algorithm != AllReduce::kRing) {
     return Unimplemented("comm_options.allreduce_algorithm ", Name(o.allreduce_algorithm),
                          "; there is ring");

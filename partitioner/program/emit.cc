@@ -263,15 +263,13 @@ Status VcuLowering::EmitWork() {
       EmitFeedsFor(work[prepared]);
       EmitReceives(prepared);
     }
-    const WorkItem& item = work[k];
-    OC_RETURN_IF_ERROR(EmitItem(item, finals[k]));
+    OC_RETURN_IF_ERROR(EmitItem(static_cast<size_t>(k), finals[k]));
     EmitSends(k);
-    EmitSnapshots(item);
+    EmitSnapshots(work[k]);
   }
   return FinishReductions();
 }
 
-// The nodes of an item, or some of them that follow each other.
 Status VcuLowering::EmitNodes(const WorkItem& item, const std::vector<int>& nodes,
                               const std::string& suffix) {
   std::string variant = absl::StrCat(item.stage, "/", static_cast<int>(item.part), "/", suffix, "/",

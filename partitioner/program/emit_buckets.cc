@@ -326,27 +326,29 @@ Status VcuLowering::MeetUntil(int stage, const Round* round) {
   const std::vector<Round>& rounds = context_.shards.rounds[stage];
   size_t& met = met_[stage];
   for (; met < rounds.size() && (round == nullptr || !(rounds[met] == *round)); ++met) {
-    OC_RETURN_IF_ERROR(EmitParts({stage, rounds[met].part, kNone}, /*absent=*/true, {}));
+    OC_RETURN_IF_ERROR(EmitParts({stage, rounds[met].part, kNone}, std::nullopt, {}));
   }
   return OkStatus();
 }
 
-Status VcuLowering::EmitItem(const WorkItem& item, const std::vector<std::pair<int, int>>& finals) {
+Status VcuLowering::EmitItem(size_t k, const std::vector<std::pair<int, int>>& finals) {
+  const WorkItem& item = context_.work[vcu_][k];
   const std::vector<Round>& rounds = context_.shards.rounds[item.stage];
   const bool meets = std::any_of(rounds.begin(), rounds.end(),
                                  [&](const Round& r) { return r.part == item.part; });
-  if (meets) {
-    const Round round = {item.part, numbers_[{item.stage, item.part}]++};
-    OC_RETURN_IF_ERROR(MeetUntil(item.stage, &round));
-    ++met_[item.stage];
-  }
-  return EmitParts(item, /*absent=*/false, finals);
+  if (!meets) return EmitParts(item, k, finals);
+  const Round round = {item.part, numbers_[{item.stage, item.part}]++};
+  OC_RETURN_IF_ERROR(MeetUntil(item.stage, &round));
+  OC_RETURN_IF_ERROR(EmitParts(item, k, finals));
+  ++met_[item.stage];
+  return OkStatus();
 }
 
-// The nodes of an item, cut where buckets are gathered or reduced: what is gathered is there one
-// use ahead, and a reduction goes on while the next nodes run. Every replica of the stage does the
-// same on the lanes of the groups; one that is absent has no nodes to run.
-Status VcuLowering::EmitParts(const WorkItem& item, bool absent,
+// The nodes of an item, the VCU's k-th, cut where buckets are gathered or reduced, and where values
+// go to the host and come from there: what is gathered is there one use ahead, and a reduction goes
+// on while the next nodes run. Every replica of the stage does the same on the lanes of the groups;
+// one that is absent (without k) has no nodes to run.
+Status VcuLowering::EmitParts(const WorkItem& item, std::optional<size_t> k,
                               const std::vector<std::pair<int, int>>& finals) {
   const std::vector<int>& nodes = context_.analysis.nodes[item.stage][static_cast<int>(item.part)];
   const Events events = EventsOf(item.stage, item.part);
@@ -357,17 +359,29 @@ Status VcuLowering::EmitParts(const WorkItem& item, bool absent,
       if (at < n) cuts.insert(at);
     }
   }
+  const bool absent = !k.has_value();
+  if (!absent) {
+    for (int at : CutsOf(item)) cuts.insert(at);
+  }
+  const int ahead = ahead_.try_emplace(item.stage, kNone).first->second;
   size_t gathered = 0, ended = 0, final = 0;
   int number = 0;
   for (auto cut = cuts.begin(); cut != cuts.end(); ++cut) {
     const int begin = *cut, end = std::next(cut) == cuts.end() ? n : *std::next(cut);
     const auto& uses = events.uses;
     while (gathered < uses.size() && (gathered == 0 || uses[gathered - 1].first < end)) {
-      EmitGather(uses[gathered++].second);
+      const int bucket = uses[gathered++].second;
+      if (gathered > 1 || bucket != ahead) EmitGather(bucket);
     }
+    if (std::next(cut) == cuts.end()) GatherAhead(item.stage, uses);
     if (!absent) {
+      const bool last = std::next(cut) == cuts.end();
+      const auto behind = last ? cuts.end() : std::next(cut, 2);
+      BringActivations(*k, last ? end : behind == cuts.end() ? n : *behind);
+      if (last) BringFirstActivations(*k + 1);
       const std::string suffix = cuts.size() > 1 ? absl::StrCat(".", number++) : "";
       OC_RETURN_IF_ERROR(EmitNodes(item, {nodes.begin() + begin, nodes.begin() + end}, suffix));
+      TakeActivations(*k, begin, end);
       OC_RETURN_IF_ERROR(TakeUp(0));
     }
     for (; ended < events.ends.size() && events.ends[ended].first <= end; ++ended) {
@@ -379,6 +393,21 @@ Status VcuLowering::EmitParts(const WorkItem& item, bool absent,
     }
   }
   return OkStatus();
+}
+
+// What the stage's next round uses first: kept where this one, whose last nodes come now, has it.
+void VcuLowering::GatherAhead(int stage, const std::vector<std::pair<int, int>>& uses) {
+  const std::vector<Round>& rounds = context_.shards.rounds[stage];
+  const size_t next = met_[stage] + 1;
+  ahead_[stage] = kNone;
+  if (next >= rounds.size()) return;
+  const auto& first = EventsOf(stage, rounds[next].part).uses;
+  if (first.empty()) return;
+  const int bucket = first[0].second;
+  const bool here =
+      std::any_of(uses.begin(), uses.end(), [&](const auto& use) { return use.second == bucket; });
+  if (!here) EmitGather(bucket);
+  ahead_[stage] = bucket;
 }
 
 void VcuLowering::ReduceOnce(int bucket) {

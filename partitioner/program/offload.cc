@@ -67,15 +67,15 @@ Status VcuLowering::PlanStateBuckets() {
       end += Align(e.range.bytes);
     }
     bucket.range.bytes += bytes;
-    // Updated where the states lie, a parameter needs its copy there.
-    if (!offload().update_on_host) continue;
-    const int v = update->FindValue(home);
-    OC_CHECK(v != kNone, home);
-    host_copies_[home] = {Arena::kHost, 0, update->value(v).type.bytes()};
   }
-  for (auto& [home, range] : host_copies_) {
-    range.offset = program_.host_bytes;
-    program_.host_bytes += Align(range.bytes);
+  if (!offload().update_on_host) return OkStatus();
+  // Updated where the states lie, parameters need their copies there: in the order of the state
+  // arena, so that neighbours stay neighbours.
+  for (const Variable& v : graph_.parameters) {
+    const Value& value = graph_.value(v.value);
+    if (of_home.count(value.name) == 0) continue;
+    host_copies_[value.name] = {Arena::kHost, program_.host_bytes, value.type.bytes()};
+    program_.host_bytes += Align(value.type.bytes());
   }
   return OkStatus();
 }
@@ -134,12 +134,44 @@ void VcuLowering::BringBucket(size_t b) {
     }
     return;
   }
+  std::vector<std::pair<SymbolicRange, int>> gradients;  // where they lie, accumulator
   for (const auto& [a, place] : context_.shards.sums) {
     const Accumulator& accumulator = graph_.accumulators[a];
     if (bucket.homes.count(graph_.value(accumulator.target).name) == 0) continue;
-    const SymbolicRange range = Resolve({RefKind::kAccumulator, a, ""}, kNone, 0);
-    host_accumulators_[a] = Whole(NewBuffer(range.bytes, Arena::kHost));
-    EmitCopy(accumulator.name, range, host_accumulators_[a]);
+    gradients.emplace_back(Resolve({RefKind::kAccumulator, a, ""}, kNone, 0), a);
+  }
+  std::sort(gradients.begin(), gradients.end(), [](const auto& x, const auto& y) {
+    return std::pair(x.first.buffer, x.first.offset) < std::pair(y.first.buffer, y.first.offset);
+  });
+  int64_t bytes = 0;
+  for (const auto& [range, a] : gradients) bytes += Align(range.bytes);
+  const int buffer = NewBuffer(bytes, Arena::kHost);
+  std::vector<std::pair<SymbolicRange, SymbolicRange>> moves;
+  int64_t at = 0;
+  for (const auto& [range, a] : gradients) {
+    host_accumulators_[a] = {buffer, at, range.bytes, Arena::kHost};
+    moves.emplace_back(range, host_accumulators_[a]);
+    at += Align(range.bytes);
+  }
+  EmitCopies(absl::StrCat("gradients ", b), moves);
+}
+
+// Copies of what lies in ascending order: neighbours on both sides go as one, with what aligns
+// them.
+void VcuLowering::EmitCopies(const std::string& name,
+                             const std::vector<std::pair<SymbolicRange, SymbolicRange>>& moves) {
+  for (size_t i = 0; i < moves.size();) {
+    auto [from, to] = moves[i];
+    for (++i; i < moves.size(); ++i) {
+      const auto& [next_from, next_to] = moves[i];
+      const auto behind = [](const SymbolicRange& r, const SymbolicRange& next) {
+        return next.buffer == r.buffer && next.offset == r.offset + Align(r.bytes);
+      };
+      if (!behind(from, next_from) || !behind(to, next_to)) break;
+      from.bytes = next_from.offset + next_from.bytes - from.offset;
+      to.bytes = from.bytes;
+    }
+    EmitCopy(name, from, to);
   }
 }
 
@@ -152,11 +184,15 @@ void VcuLowering::ReturnBucket(size_t b) {
     sent_buffers_.push_back(bucket.buffer);
     return;
   }
-  for (const std::string& home : bucket.homes) {
-    const Range &from = host_copies_.at(home), &to = variables_.at(home);
-    EmitCopy(home, {kNone, from.offset, from.bytes, Arena::kHost},
-             {kNone, to.offset, to.bytes, to.arena});
+  std::vector<std::pair<SymbolicRange, SymbolicRange>> moves;
+  for (const Variable& v : graph_.parameters) {
+    const std::string& name = graph_.value(v.value).name;
+    if (bucket.homes.count(name) == 0) continue;
+    const Range &from = host_copies_.at(name), &to = variables_.at(name);
+    moves.emplace_back(SymbolicRange{kNone, from.offset, from.bytes, from.arena},
+                       SymbolicRange{kNone, to.offset, to.bytes, to.arena});
   }
+  EmitCopies(absl::StrCat("parameters ", b), moves);
 }
 
 // The step's scalars and the metrics where the host updates.

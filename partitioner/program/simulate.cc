@@ -45,13 +45,8 @@ HostDistance DistanceOf(const std::string& kind, const CostTable& costs) {
   if (const CostEntry* command = costs.Find(CommandKey(kind))) {
     distance.command_seconds = command->seconds;
   }
-  LinkCurve curve;
-  for (int64_t bytes : kCopyBytes) {
-    if (const CostEntry* copy = costs.Find(CopyKey(bytes, kind))) {
-      curve.points.push_back({bytes, copy->seconds});
-    }
-  }
-  if (curve.points.size() == 2) distance.copies = std::move(curve);
+  LinkCurve curve = HostLink(kind, costs);
+  if (!curve.points.empty()) distance.copies = std::move(curve);
   for (const bool write : {false, true}) {
     if (const CostEntry* file = costs.Find(FileKey(write))) {
       distance.file_seconds[write] = file->seconds / kFileBytes;

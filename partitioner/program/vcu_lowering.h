@@ -127,6 +127,12 @@ class VcuLowering {
     int bucket = kNone;
     SymbolicRange piece;
   };
+  // Values that go to the host together, and come back together.
+  struct AwayGroup {
+    std::vector<int> roots;
+    int last_forward = 0;  // positions among the stage's nodes (saved_values.h)
+    int first_backward = 0;
+  };
   struct Pending {
     Command command;
     std::vector<SymbolicRange> slots, reads, writes;
@@ -177,9 +183,11 @@ class VcuLowering {
   void EmitSnapshots(const WorkItem& item);
   Status EmitPrologue();
   Status EmitWork();
-  Status EmitItem(const WorkItem& item, const std::vector<std::pair<int, int>>& finals);
-  Status EmitParts(const WorkItem& item, bool absent,
+  // Item `k` of the VCU's work.
+  Status EmitItem(size_t k, const std::vector<std::pair<int, int>>& finals);
+  Status EmitParts(const WorkItem& item, std::optional<size_t> k,
                    const std::vector<std::pair<int, int>>& finals);
+  // The nodes of an item, or some of them that follow each other.
   Status EmitNodes(const WorkItem& item, const std::vector<int>& nodes, const std::string& suffix);
   Status EmitCount();
   // A sum of f32 over a group, in place.
@@ -209,6 +217,7 @@ class VcuLowering {
   void EmitReduction(int bucket, CollectiveOp op);
   void EmitGather(int bucket);
   void EmitGathersOnce(bool of_prologue);
+  void GatherAhead(int stage, const std::vector<std::pair<int, int>>& uses);
   void EmitZeros(const SymbolicRange& range);
   void ReduceRound(int bucket, bool absent);
   void ReduceOnce(int bucket);
@@ -218,12 +227,22 @@ class VcuLowering {
   std::vector<std::vector<std::pair<int, int>>> FindFinals() const;
   Status MeetUntil(int stage, const Round* round);
 
+  // What backward needs of forward, outside of the device's memory (offload_activations.cc).
+  const std::vector<AwayGroup>& AwayGroups(int stage);
+  std::vector<int> CutsOf(const WorkItem& item);
+  bool IsAwayLong(size_t k, const AwayGroup& group);
+  void TakeActivations(size_t k, int begin, int end);
+  void BringActivations(size_t k, int end);
+  void BringFirstActivations(size_t k);
+
   // States outside of the device's memory (offload.cc).
   const VcuOffload& offload() const;
   Status PlanStateBuckets();
   std::vector<int> UpdateNodesOf(const Graph& update, const std::set<std::string>* homes,
                                  std::set<int>& done) const;
   int EmitCopy(const std::string& name, SymbolicRange from, SymbolicRange to);
+  void EmitCopies(const std::string& name,
+                  const std::vector<std::pair<SymbolicRange, SymbolicRange>>& moves);
   void BringBucket(size_t b);
   void ReturnBucket(size_t b);
   void BringScalars();
@@ -260,6 +279,7 @@ class VcuLowering {
   std::map<int, int> scratch_;        // of a group's collectives, by group
   std::vector<Reduced> rounds_;       // reduced, to be taken up
   SymbolicRange taking_up_;           // what the present take-up reads
+  std::map<int, int> ahead_;          // by stage: the bucket that the next round finds gathered
   std::map<int, size_t> met_;         // by stage: rounds that are done
   std::map<std::pair<int, Part>, int> numbers_;  // of work done, by stage and part
   std::map<std::pair<int, Part>, Events> events_;
@@ -269,7 +289,9 @@ class VcuLowering {
   int metrics_buffer_ = kNone;
   int64_t tick_ = 0;
   int workspaces_ = 0;
-  std::vector<int> sent_buffers_;  // still being sent while the next work runs
+  std::vector<int> sent_buffers_;               // still being sent while the next work runs
+  std::map<int, std::vector<AwayGroup>> away_;  // by stage
+  std::map<std::pair<int, int>, int> taken_;    // (root, micro-batch) -> buffer of the host
   std::vector<StateBucket> buckets_;
   std::map<std::string, Range> offloaded_;          // states, by name
   std::map<std::string, Range> host_copies_;        // parameters, where the host updates

@@ -311,6 +311,13 @@ Status CheckDefined(const Program& program, const ClusterSpec&) {
       }
       // The gaps between the tensors of a bucket move with them, and mean nothing.
       if (c.bucket != kNone && !Overlap(wanted, TensorsOf(program, vcu, c))) wanted.clear();
+      // So do those between gradients that go to the host.
+      if (c.kind == CommandKind::kCopy && c.reads[0].arena == Arena::kStep) {
+        std::vector<Range> sums;
+        for (const StateEntry& g : v.gradients) sums.push_back(g.range);
+        sums = MergeRanges(std::move(sums));
+        if (Overlap(MergeRanges(c.reads), sums) && !Overlap(wanted, sums)) wanted.clear();
+      }
       if (wanted.empty()) continue;
       return InvalidArgument("defined: ", Where(program, vcu, i), " reads ", Name(wanted[0].arena),
                              " bytes ", wanted[0].offset, "+", wanted[0].bytes,
@@ -365,7 +372,10 @@ Status CheckHostCopy(const Program& program, int vcu, const StateEntry& e) {
       changed = i;
       returned = false;
     }
-    returned |= c.kind == CommandKind::kCopy && c.reads[0] == e.host_copy && c.writes[0] == e.range;
+    if (c.kind != CommandKind::kCopy || !Subtract({e.host_copy}, c.reads).empty()) continue;
+    const Range& to = c.writes[0];
+    returned |= to.arena == e.range.arena &&
+                to.offset - c.reads[0].offset == e.range.offset - e.host_copy.offset;
   }
   if (changed == kNone || returned) return OkStatus();
   return InvalidArgument("offload: ", Where(program, vcu, changed), " updates ", e.name,
@@ -383,8 +393,18 @@ Status CheckOffload(const Program& program, const ClusterSpec&) {
     away = MergeRanges(std::move(away));
     for (int i = 0; i < static_cast<int>(v.commands.size()); ++i) {
       const Command& c = v.commands[i];
-      if (c.kind != CommandKind::kCopy || !Touches(away, c.reads[0])) continue;
-      OC_RETURN_IF_ERROR(CheckReturned(program, vcu, i, c.writes[0], c.reads[0]));
+      if (c.kind != CommandKind::kCopy) continue;
+      if (Touches(away, c.reads[0])) {
+        OC_RETURN_IF_ERROR(CheckReturned(program, vcu, i, c.writes[0], c.reads[0]));
+      }
+      if (!Touches(away, c.writes[0])) continue;
+      const bool brought =
+          std::any_of(v.commands.begin(), v.commands.begin() + i, [&](const Command& e) {
+            return e.kind == CommandKind::kCopy && e.reads == c.writes && e.writes == c.reads;
+          });
+      if (brought) continue;
+      return InvalidArgument("offload: ", Where(program, vcu, i),
+                             " writes back what was not brought from there");
     }
   }
   return OkStatus();

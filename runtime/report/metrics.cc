@@ -37,7 +37,10 @@ ordered_json ToValue(const VcuSummary& vcu) {
           {"achieved_bubble_fraction", Number(vcu.achieved_bubble_fraction)},
           {"predicted_peak_bytes", vcu.predicted_peak_bytes},
           {"achieved_peak_bytes", vcu.achieved_peak_bytes},
-          {"computes_in", vcu.computes_in}};
+          {"computes_in", vcu.computes_in},
+          {"predicted_host_arena_bytes", vcu.predicted_host_arena_bytes},
+          {"achieved_host_arena_bytes", vcu.achieved_host_arena_bytes},
+          {"file_bytes", vcu.file_bytes}};
 }
 
 // The lines of steps up to `last`; a line cut off by a crash is no JSON and ends what is kept.

@@ -45,6 +45,8 @@ struct VcuSummary {
   double predicted_bubble_fraction = 0, achieved_bubble_fraction = 0;
   int64_t predicted_peak_bytes = 0, achieved_peak_bytes = 0;  // arenas
   std::string computes_in;  // "f32", "bf16", "f16": products and activations
+  // What is offloaded.
+  int64_t predicted_host_arena_bytes = 0, achieved_host_arena_bytes = 0, file_bytes = 0;
 };
 
 struct ProcessSummary {

@@ -31,7 +31,7 @@ optimizer:
   schedule: {name: cosine, warmup_steps: 20, final_ratio: 0.1}
 precision: {amp_level: O2, dtype: f16}
 comm_options: {gradient_accumulation: 4, allreduce_algorithm: hybrid, pipeline_depth: 2, timeout_seconds: 5}
-parallel: {data_parallel: 2, schedule: 1f1b, recompute: marked, shard: 1, stages: [blocks.1, blocks.2], offload: {optimizer: file, path: /scratch, update: device, activations: ["blocks.*"]}}
+parallel: {data_parallel: 2, schedule: 1f1b, recompute: marked, shard: 1, stages: [blocks.1, blocks.2], offload: {optimizer: file, path: /scratch, update: device, activations: ["transformer.h.*"]}}
 cluster: [{device: cpu, cores: 1, memory: 4GiB}, {device: opencl, memory: 512MiB, opencl: {speed: 2.5, types: [f32, i32]}}]
 checkpoint: {every: 100, keep: 5, resume: none}
 log: {every: 10, tensorboard: false}
@@ -96,7 +96,7 @@ TEST(Config, ReadsEveryKey) {
   EXPECT_EQ(c.parallel.offload.optimizer, "file");
   EXPECT_EQ(c.parallel.offload.path, "/scratch");
   EXPECT_EQ(c.parallel.offload.update, "device");
-  EXPECT_THAT(c.parallel.offload.activations, ElementsAre("blocks.*"));
+  EXPECT_THAT(c.parallel.offload.activations, ElementsAre("transformer.h.*"));
   EXPECT_EQ(c.comm_options.pipeline_depth, 2);
   EXPECT_EQ(c.comm_options.timeout_seconds, 5);
   EXPECT_EQ(c.parallel.data_parallel, 2);

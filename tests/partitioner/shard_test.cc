@@ -117,6 +117,25 @@ TEST(ShardPrograms, UnequalSharesAndParts) {
   }
 }
 
+// Pipelines whose replicas take unequal shares of the micro-batches, under both schedules.
+TEST(ShardPrograms, UnequalSharesInPipelines) {
+  Planned p = PlanGpt(2, 2, 8);
+  Plan& plan = p.planned.plan;
+  for (const char* schedule : {"1f1b", "gpipe"}) {
+    plan.schedule = schedule;
+    for (int first : {1, 3, 4, 6}) {  // micro-batches of the first replica
+      for (StagePlan& stage : plan.stages) {
+        for (int g = 0; g < 8; ++g) stage.owner[g] = stage.vcus[g < first ? 0 : 1];
+      }
+      for (int shard : {0, 1, 2, 3}) {
+        auto planned = At(p, shard, {1, 2, 1, 3});
+        EXPECT_TRUE(planned.ok()) << schedule << " " << first << " shard " << shard << ": "
+                                  << planned.status();
+      }
+    }
+  }
+}
+
 class ShardMemory : public ::testing::TestWithParam<bool> {};
 TEST_P(ShardMemory, FallsStageByStage) {
   // AdamW: twice the parameters of states, and as much of gradients.

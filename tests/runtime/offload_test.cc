@@ -155,6 +155,42 @@ TEST_F(OffloadTest, ThePlannerUpdatesWhereItIsFaster) {
   EXPECT_THAT(slow_link.plan.advice[0], HasSubstr("sim:0.0 is updated on its host"));
 }
 
+// Forward, backward, dropout and the update give the same bits, whatever lay elsewhere meanwhile.
+TEST_F(OffloadTest, ActivationsInTheHostsMemoryGiveTheSameBits) {
+  for (const char* schedule : {"gpipe", "1f1b"}) {
+    SCOPED_TRACE(schedule);
+    TrainingRun plain = Plain(Sim());
+    plain.width = 64;
+    plain.context = 32;
+    plain.steps = 2;
+    plain.options.micro_batch = 4;
+    plain.options.global_batch = 16;
+    plain.options.schedule = schedule;
+    TrainingRun away = plain;
+    away.options.offload = {
+        .optimizer = "host", .update = "device", .activations = {"transformer.h.*"}};
+    ASSERT_OK(plain.Run(folder_, "plain"));
+    ASSERT_OK(away.Run(folder_, "away"));
+    ExpectEqual(plain, away);
+    const VcuPrediction &a = plain.plan.vcus[0], &b = away.plan.vcus[0];
+    EXPECT_GT(away.plan.offload_of(0).activations.size(), 10u);
+    EXPECT_LT(b.step_bytes, a.step_bytes);
+    EXPECT_LE(away.peaks[0], b.state_bytes + b.step_bytes);
+    EXPECT_GE(away.peaks[0], b.state_bytes + b.step_bytes - 4096);
+    EXPECT_LE(away.host_peaks[0], b.host_arena_bytes);
+    EXPECT_GE(away.host_peaks[0], b.host_arena_bytes - 4096);
+  }
+}
+
+TEST_F(OffloadTest, AModuleThatIsNoneIsNamed) {
+  TrainingRun run = Offloaded(Sim(), {.activations = {"transformer.h.0.atn"}});
+  ExpectError(run.Run(folder_, "run"), StatusCode::kInvalidArgument, "no module fits");
+  run.options.offload = {.activations = {"*"}};
+  run.entries = {{.device = "cpu", .cores = 1}};
+  ExpectError(run.Run(folder_, "run"), StatusCode::kInvalidArgument,
+              "parallel.offload.activations: the memory of cpu:0.0 is the host's own");
+}
+
 TEST_F(OffloadTest, APlanFileSaysIt) {
   TrainingRun file = Offloaded({.device = "cpu", .cores = 1}, ToFile());
   ASSERT_OK(file.Run(folder_, "file"));

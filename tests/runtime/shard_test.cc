@@ -27,6 +27,7 @@ struct Setting {
   DType half = DType::kBF16;
   std::vector<double> weights;
   std::vector<int> owner;  // of the micro-batches of the one stage
+  std::string offload;     // a folder that states are offloaded to
   std::string resume;      // a checkpoint
   std::string save;        // a folder
   int steps = 3;
@@ -73,6 +74,10 @@ Status Train(const Setting& s, Outcome& result) {
                              .timeout_seconds = 60,
                              .profile_path = Profile(),
                              .profile_seconds = 0.02};
+  if (!s.offload.empty()) {
+    options.offload.optimizer = "file";
+    options.offload.path = s.offload;
+  }
   OC_ASSIGN_OR_RETURN(auto pipeline, ElasticPipeline::Create(model, cluster, s.optimizer, options));
   if (!s.weights.empty() || !s.owner.empty()) {
     OC_ASSIGN_OR_RETURN(Plan plan, Plan::FromJson(pipeline->plan().ToJson()));
@@ -248,6 +253,18 @@ TEST(Shard, ACheckpointOfFourGoesOnAlone) {
   const Outcome three = TrainWith({.vcus = 4, .shard = 3, .resume = saved.checkpoint, .steps = 2});
   const Outcome plain = TrainWith({.vcus = 4, .shard = 0, .resume = saved.checkpoint, .steps = 2});
   ExpectSame(plain, three, "from one");
+}
+
+// Each replica's part of the states lies in its file and is brought bucket by bucket.
+TEST(Shard, OffloadedParts) {
+  TempDir dir;
+  Setting s = {.vcus = 2, .level = AmpLevel::kO2};
+  const Outcome plain = TrainWith(s);
+  for (int shard : {1, 2, 3}) {
+    s.shard = shard;
+    s.offload = dir.path();
+    ExpectSame(plain, TrainWith(s), absl::StrCat("offloaded, shard ", shard));
+  }
 }
 
 TEST(Shard, MemoryFallsStageByStage) {

@@ -31,7 +31,7 @@ struct TrainingRun {
   PipelineOptions options = {.micro_batch = 2, .global_batch = 4, .profile_seconds = 0.02};
   OptimizerOptions optimizer = {.clip_norm = 1, .ema_decay = 0.9};
   std::string load;  // a checkpoint to begin with
-  int64_t steps = 4;
+  int64_t steps = 4, width = 32, context = 16;
   const DeviceRegistry* registry = nullptr;
 
   // What it leaves.
@@ -49,15 +49,15 @@ struct TrainingRun {
     discover.registry = registry;
     OC_ASSIGN_OR_RETURN(Cluster cluster, Cluster::Discover(discover));
     OC_ASSIGN_OR_RETURN(const Graph model, models::Gpt2({.layers = 2,
-                                                         .width = 32,
+                                                         .width = width,
                                                          .heads = 2,
-                                                         .context = 16,
+                                                         .context = context,
                                                          .vocabulary = 53,
                                                          .dropout = 0.1}));
     const HybridOptimizer with(AdamW{.lr = 0.01, .weight_decay = 0.1}, optimizer);
     OC_ASSIGN_OR_RETURN(auto pipeline, ElasticPipeline::Create(model, cluster, with, options));
     if (!load.empty()) OC_RETURN_IF_ERROR(pipeline->Load(load));
-    const auto data = MakeSyntheticTokens({.size = 64, .context = 16, .vocabulary = 53});
+    const auto data = MakeSyntheticTokens({.size = 64, .context = context, .vocabulary = 53});
     OC_ASSIGN_OR_RETURN(const Batches batches, pipeline->UseData(*data, steps));
     for (const Batch& batch : batches) {
       OC_ASSIGN_OR_RETURN(const StepResult step, pipeline->Step(batch));
