@@ -49,7 +49,10 @@ StatusOr<CostTable> MeasureFile(const std::string& folder);
 // VCU: the ops run in a step's order on the memory that lowering gives them, so that each finds in
 // the caches what it will find there; of layers that repeat, two run. What such a step does not
 // use, and everything where the slice's memory does not hold the step, runs one after the other:
-// each reads what the one before it wrote, other operands are not warm. Errors of the device;
+// each reads what the one before it wrote, other operands are not warm. On a device whose calls
+// return before the work is done, ops are timed by themselves, without the wait for the host, and
+// all are then brought to the pace of the whole, which is run again without waiting. Errors of the
+// device;
 // kDeadlineExceeded where one op takes longer than the timeout.
 StatusOr<CostTable> MeasureCosts(Slice& slice, const std::vector<CostRequest>& requests,
                                  const MeasuredGraphs& graphs, const ProfileOptions& options);
