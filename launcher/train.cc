@@ -276,6 +276,7 @@ class TrainingRun {
                                 v["bubble"].get<double>(),
                                 predicted.state_bytes + predicted.step_bytes,
                                 v["peak"].get<int64_t>(),
+                                predicted.memory,
                                 Name(pipeline_.plan().compute_types[index])};
       }
       summary_.processes.push_back({static_cast<int>(r), part["process"]["host"].get<std::string>(),

@@ -7,7 +7,7 @@
 
 #include "openclaw/core/clock.h"
 #include "openclaw/graph/amp.h"
-#include "openclaw/partitioner/compute_types.h"
+#include "openclaw/partitioner/memory_fit.h"
 #include "openclaw/partitioner/plan_search.h"
 #include "openclaw/partitioner/program/verify.h"
 #include "openclaw/partitioner/schedules/schedule.h"
@@ -72,26 +72,10 @@ StatusOr<std::vector<BatchShape>> BatchShapes(const PartitionOptions& o, int vcu
 
 StatusOr<PlannedProgram> DynamicGraphPartitioner::Realize(Plan plan,
                                                           const PartitionOptions& options) const {
-  OC_ASSIGN_OR_RETURN(PlannedProgram planned, Try(std::move(plan), options));
+  OC_ASSIGN_OR_RETURN(
+      PlannedProgram planned,
+      MemoryFit(graph_, update_, cluster_, costs_, options).Lowered(std::move(plan)));
   OC_RETURN_IF_ERROR(Verify(planned.program, cluster_));
-  return planned;
-}
-
-StatusOr<PlannedProgram> DynamicGraphPartitioner::Try(Plan plan,
-                                                      const PartitionOptions& options) const {
-  PlannedProgram planned;
-  planned.plan = std::move(plan);
-  if (planned.plan.compute_types.empty()) {
-    for (const VcuSpec& v : cluster_.vcus) {
-      OC_ASSIGN_OR_RETURN(const DType dtype, ComputeTypeFor(graph_, v));
-      planned.plan.compute_types.push_back(dtype);
-    }
-  }
-  OC_ASSIGN_OR_RETURN(planned.program,
-                      Lower({graph_, update_, planned.plan, cluster_, costs_}, options.lower));
-  OC_ASSIGN_OR_RETURN(planned.simulation,
-                      Simulate(planned.program, cluster_, costs_, options.simulate));
-  Predict(planned.simulation, planned.program, cluster_, costs_, planned.plan);
   return planned;
 }
 
@@ -157,11 +141,12 @@ StatusOr<PlannedProgram> DynamicGraphPartitioner::Partition(const PartitionOptio
   OC_ASSIGN_OR_RETURN(const std::vector<BatchShape> shapes, BatchShapes(options, cluster_.size()));
   OC_ASSIGN_OR_RETURN(const PlanSearch search,
                       PlanSearch::Create(graph_, update_, cluster_, costs_, options));
+  MemoryFit fit(graph_, update_, cluster_, costs_, options);
   const double begin = NowSeconds();
   const auto late = [&] { return NowSeconds() - begin > options.search_seconds; };
   std::optional<Best> best;
   const auto try_candidate = [&](const PlanCandidate& candidate, double gain) -> Status {
-    OC_ASSIGN_OR_RETURN(PlannedProgram planned, Try(search.ToPlan(candidate), options));
+    OC_ASSIGN_OR_RETURN(PlannedProgram planned, fit.Fit(search.ToPlan(candidate)));
     const double rate = RateOf(planned);
     if (!best.has_value() || rate > best->rate * (1 + gain)) {
       best = Best{candidate, std::move(planned), rate};

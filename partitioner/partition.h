@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "openclaw/core/config.h"
 #include "openclaw/partitioner/plan.h"
 #include "openclaw/partitioner/program/lower.h"
 #include "openclaw/partitioner/program/simulate.h"
@@ -19,6 +20,18 @@ namespace oc {
 // fast (what most frameworks do, and what the gain is measured against).
 enum class Balance { kMeasured, kEven };
 
+// What is computed again in backward instead of being kept.
+//   none     nothing
+//   marked   what the model marks (graph/modules.h, Checkpoint)
+//   modules  the modules that `modules` names (graph/passes.h, NodesOfModules)
+//   full     as much as it takes to need as little memory as can be
+//   auto     nothing where it fits, else what costs the least time (recompute_choices.h)
+struct RecomputeOptions {
+  std::string policy = "auto";
+  std::vector<std::string> modules;
+  ActivationBudget activations;  // of VcuProgram::activation_bytes; auto keeps to it
+};
+
 struct PartitionOptions {
   int64_t micro_batch = 1;
   std::optional<int64_t> global_batch;           // samples
@@ -28,6 +41,7 @@ struct PartitionOptions {
   std::string schedule = "auto";
   std::vector<std::string> stages;  // modules to cut after; empty: by cost
   Balance balance = Balance::kMeasured;
+  RecomputeOptions recompute;
   double search_seconds = 5;  // about how long better plans are looked for once there is one
   LowerOptions lower;
   SimulateOptions simulate;
@@ -59,16 +73,14 @@ class DynamicGraphPartitioner {
 
   // Tries every allowed shape and schedule, each with its best stage split and shares: lowers and
   // simulates them, improves the fastest by samples a second step by step, verifies it and returns
-  // it. kResourceExhausted where none fits: says by how much, and what would.
+  // it. kResourceExhausted where none fits: names the VCU, what it needs, the smallest budget that
+  // can, and what else helps.
   StatusOr<PlannedProgram> Partition(const PartitionOptions& options) const;
 
   // Lowers, verifies and simulates a given plan.
   StatusOr<PlannedProgram> Realize(Plan plan, const PartitionOptions& options) const;
 
  private:
-  // Realize without the verifier, for plans of which most are dropped.
-  StatusOr<PlannedProgram> Try(Plan plan, const PartitionOptions& options) const;
-
   const Graph& graph_;
   const Graph* update_;
   const ClusterSpec& cluster_;

@@ -73,6 +73,26 @@ std::string PlanText(const PlannedProgram& planned, const Graph& graph,
   return text;
 }
 
+std::string MemoryText(const Plan& plan) {
+  std::vector<int> uses;  // that something is used for
+  for (int u = 0; u < kMemoryUses; ++u) {
+    const bool used = std::any_of(plan.vcus.begin(), plan.vcus.end(),
+                                  [&](const auto& v) { return v.memory.bytes[u] != 0; });
+    if (used) uses.push_back(u);
+  }
+  std::string text = absl::StrFormat("memory when the arenas are fullest, MiB\n  %-16s", "vcu");
+  for (int u : uses) absl::StrAppendFormat(&text, " %13s", Name(static_cast<MemoryUse>(u)));
+  absl::StrAppendFormat(&text, " %13s %16s %10s\n", "= arenas", "activations <=", "host");
+  for (const VcuPrediction& v : plan.vcus) {
+    absl::StrAppendFormat(&text, "  %-16s", v.name);
+    for (int u : uses) absl::StrAppendFormat(&text, " %13.2f", v.memory.bytes[u] / 1048576.0);
+    absl::StrAppendFormat(&text, " %13.2f %16.2f %10.2f\n",
+                          (v.state_bytes + v.step_bytes) / 1048576.0,
+                          v.activation_bytes / 1048576.0, v.host_bytes / 1048576.0);
+  }
+  return text;
+}
+
 std::string TimelineSvg(const PlannedProgram& planned) {
   const Program& program = planned.program;
   constexpr double kLeft = 150, kWidth = 1200, kRow = 22, kTop = 40;

@@ -9,6 +9,7 @@
 
 #include "openclaw/core/cluster.h"
 #include "openclaw/graph/graph.h"
+#include "openclaw/partitioner/program/memory.h"
 
 namespace oc {
 
@@ -22,6 +23,13 @@ struct StagePlan {
   std::vector<int> owner;
 };
 
+// The index-th of the graph's forward nodes that stem from node `origin` of the model.
+struct ForwardNode {
+  int origin = 0;
+  int index = 0;
+  bool operator==(const ForwardNode&) const = default;
+};
+
 struct VcuPrediction {
   std::string name;
   double step_seconds = 0;     // from its first command's start to its last one's end
@@ -29,6 +37,9 @@ struct VcuPrediction {
   int64_t state_bytes = 0;     // arenas
   int64_t step_bytes = 0;
   int64_t host_bytes = 0;  // memory of the host for ops that the device lacks
+  // Of both arenas, when the step's holds most; adds up to state_bytes + step_bytes.
+  MemoryBreakdown memory;
+  int64_t activation_bytes = 0;  // the most that activations take at any time
 };
 
 // An op that a VCU's device lacks, and what stands in for it there.
@@ -44,7 +55,10 @@ struct Plan {
   int64_t micro_batch = 1;  // samples
   int micro_batches = 1;    // in a step, over all replicas
   std::string schedule = "1f1b";
-  bool recompute = false;  // activations of marked modules are computed again in backward
+  // What is computed again in backward instead of being kept, each stage's own choice, ascending by
+  // origin; and what asked for it: none, marked, modules, auto, full.
+  std::vector<ForwardNode> recomputed;
+  std::string recompute = "none";
   std::vector<StagePlan> stages;
   std::string graph_fingerprint;  // of the graph that it was made for
   // What each VCU of the cluster computes the graph's half-typed values in (compute_types.h);

@@ -33,8 +33,8 @@ VcuLowering::VcuLowering(const LoweringContext& context, int vcu)
   Lane({LaneKind::kCompute, 0});
 }
 
-int VcuLowering::NewBuffer(int64_t bytes) {
-  items_.push_back({.bytes = bytes, .first = tick_, .last = tick_});
+int VcuLowering::NewBuffer(int64_t bytes, MemoryUse use) {
+  items_.push_back({.bytes = bytes, .first = tick_, .last = tick_, .use = use});
   return static_cast<int>(items_.size()) - 1;
 }
 
@@ -58,17 +58,20 @@ VcuLowering::SymbolicRange VcuLowering::Resolve(const Ref& ref, int micro_batch,
   switch (ref.kind) {
     case RefKind::kValue: {
       auto [it, is_new] = values_.try_emplace({ref.id, micro_batch}, kNone);
-      if (is_new) it->second = NewBuffer(bytes);
+      if (is_new) {
+        it->second = NewBuffer(bytes, context_.analysis.activation[ref.id] ? MemoryUse::kActivations
+                                                                           : MemoryUse::kTransient);
+      }
       return Whole(it->second);
     }
     case RefKind::kStepValue: {
       auto [it, is_new] = step_values_.try_emplace(ref.id, kNone);
-      if (is_new) it->second = NewBuffer(bytes);
+      if (is_new) it->second = NewBuffer(bytes, MemoryUse::kCasts);
       return Whole(it->second);
     }
     case RefKind::kUpdateValue: {
       auto [it, is_new] = update_values_.try_emplace(ref.id, kNone);
-      if (is_new) it->second = NewBuffer(bytes);
+      if (is_new) it->second = NewBuffer(bytes, MemoryUse::kUpdate);
       return Whole(it->second);
     }
     case RefKind::kVariable: {
@@ -82,7 +85,7 @@ VcuLowering::SymbolicRange VcuLowering::Resolve(const Ref& ref, int micro_batch,
     case RefKind::kMetric:
       return {metrics_buffer_, ref.id * int64_t{4}, 4};
     case RefKind::kWorkspace:
-      return Whole(NewBuffer(bytes));
+      return Whole(NewBuffer(bytes, MemoryUse::kWorkspace));
   }
   return {};
 }
@@ -168,7 +171,7 @@ void VcuLowering::EmitFeedsFor(const WorkItem& item) {
       if (!fed) continue;
       auto [it, is_new] = values_.try_emplace({root.id, item.micro_batch}, kNone);
       if (!is_new) continue;
-      it->second = NewBuffer(root.type.bytes());
+      it->second = NewBuffer(root.type.bytes(), MemoryUse::kFeeds);
       EmitFeed(root.name, item.micro_batch, Whole(it->second));
     }
   }
@@ -178,7 +181,9 @@ void VcuLowering::EmitReceives(int action) {
   for (const Message& m : context_.messages) {
     if (m.to != vcu_ || m.post_action != action) continue;
     const Value& value = graph_.value(m.value);
-    const int buffer = NewBuffer(value.type.bytes());
+    const int buffer = NewBuffer(value.type.bytes(), context_.analysis.activation[m.value]
+                                                         ? MemoryUse::kActivations
+                                                         : MemoryUse::kCommunication);
     values_[{m.value, m.micro_batch}] = buffer;
     Emit({.kind = CommandKind::kRecv,
           .lane = Lane({LaneKind::kRecv, m.from}),
@@ -316,7 +321,8 @@ Status VcuLowering::EmitCount() {
   for (const auto& [a, range] : accumulators_) {
     if (graph.accumulators[a].kind != Accumulator::Kind::kCount) continue;
     const int members = static_cast<int>(context_.count_vcus.size());
-    const int scratch = NewBuffer(context_.options.scratch_bytes(members, range.bytes));
+    const int scratch =
+        NewBuffer(context_.options.scratch_bytes(members, range.bytes), MemoryUse::kCommunication);
     Emit({.kind = CommandKind::kCollective,
           .lane = Lane({LaneKind::kGroup, context_.count_group}),
           .name = "count",
@@ -343,7 +349,8 @@ void VcuLowering::EmitReductions() {
     for (int64_t offset = 0; offset < total; offset += piece) {
       const SymbolicRange data = {buffer, offset, std::min(piece, total - offset)};
       const int scratch =
-          NewBuffer(context_.options.scratch_bytes(static_cast<int>(r.vcus.size()), data.bytes));
+          NewBuffer(context_.options.scratch_bytes(static_cast<int>(r.vcus.size()), data.bytes),
+                    MemoryUse::kCommunication);
       Emit({.kind = CommandKind::kCollective,
             .lane = Lane({LaneKind::kGroup, r.group}),
             .name = absl::StrCat("gradients ", number++),
@@ -398,7 +405,8 @@ Status VcuLowering::EmitUpdate() {
   const SymbolicRange metrics = {metrics_buffer_, 0, 4 * (num_metrics + int64_t{1})};
   if (context_.metrics_group != kNone) {
     const int scratch =
-        NewBuffer(context_.options.scratch_bytes(context_.input.cluster.size(), metrics.bytes));
+        NewBuffer(context_.options.scratch_bytes(context_.input.cluster.size(), metrics.bytes),
+                  MemoryUse::kCommunication);
     Emit({.kind = CommandKind::kCollective,
           .lane = Lane({LaneKind::kGroup, context_.metrics_group}),
           .name = "metrics",

@@ -35,6 +35,8 @@ struct LowerOptions {
   // Gradients are reduced in pieces of at most this.
   int64_t bucket_bytes = int64_t{32} << 20;
   int64_t epoch = 0;
+  // Whether arenas beyond a VCU's budget are an error: a search looks at them first.
+  bool check_memory = true;
 };
 
 // kInvalidArgument: the plan does not fit the graph. kResourceExhausted: a VCU's memory budget does

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "openclaw/graph/graph.h"
+#include "openclaw/partitioner/program/memory.h"
 
 namespace oc {
 
@@ -127,6 +128,9 @@ struct VcuProgram {
   Range metrics;            // one f32 for each of Program::metrics
   int64_t state_bytes = 0;  // arena sizes
   int64_t step_bytes = 0;
+  // Of both arenas, when the step's holds most; adds up to their sizes.
+  MemoryBreakdown memory;
+  int64_t activation_bytes = 0;  // the most that activations take at any time
 };
 
 struct ProgramGroup {

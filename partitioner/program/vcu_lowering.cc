@@ -4,13 +4,6 @@
 #include <algorithm>
 
 namespace oc {
-namespace {
-
-int64_t Align(int64_t bytes) {
-  return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
-}
-
-}  // namespace
 
 Status VcuLowering::PlaceState() {
   const Program* like = context_.options.state_of;
@@ -44,7 +37,7 @@ Status VcuLowering::PlaceState() {
       entry = *it->second;
     } else {
       entry.range = {Arena::kState, program_.state_bytes, value.type.bytes()};
-      program_.state_bytes += Align(entry.range.bytes);
+      program_.state_bytes += AlignForArena(entry.range.bytes);
     }
     variables_[value.name] = entry.range;
     program_.state.push_back(std::move(entry));
@@ -69,9 +62,9 @@ void VcuLowering::PlaceAccumulators() {
     std::vector<int64_t> offsets;
     for (int a : r.accumulators) {
       offsets.push_back(total);
-      total += Align(graph.value(graph.accumulators[a].contributions[0]).type.bytes());
+      total += AlignForArena(graph.value(graph.accumulators[a].contributions[0]).type.bytes());
     }
-    const int buffer = NewBuffer(total);
+    const int buffer = NewBuffer(total, MemoryUse::kGradients);
     for (size_t i = 0; i < r.accumulators.size(); ++i) {
       const Accumulator& a = graph.accumulators[r.accumulators[i]];
       const TensorType& type = graph.value(a.contributions[0]).type;
@@ -102,7 +95,7 @@ StatusOr<VcuProgram> VcuLowering::Run() {
       if (v.kind != ValueKind::kScalar || v.scope != Scope::kStep) continue;
       auto [it, is_new] = scalars_.try_emplace({v.name, kNone}, kNone);
       if (!is_new) continue;
-      it->second = NewBuffer(v.type.bytes());
+      it->second = NewBuffer(v.type.bytes(), MemoryUse::kFeeds);
       EmitFeed(v.name, kNone, Whole(it->second));
     }
   }
@@ -122,6 +115,18 @@ StatusOr<VcuProgram> VcuLowering::Run() {
 
 Status VcuLowering::Finish(VcuProgram& program) {
   program.step_bytes = PlanArena(items_);
+  program.memory = BreakdownAtPeak(items_, program.step_bytes);
+  program.activation_bytes = PeakOf(items_, MemoryUse::kActivations);
+  int64_t state = 0;
+  for (const StateEntry& e : program.state) {
+    const int64_t bytes = AlignForArena(e.range.bytes);
+    program.memory[e.is_parameter     ? MemoryUse::kParameters
+                   : e.is_model_state ? MemoryUse::kStatistics
+                                      : MemoryUse::kOptimizer] += bytes;
+    state += bytes;
+  }
+  // A forward-only Program holds but a part of the state of the training one that it lies in.
+  program.memory[MemoryUse::kOther] += program.state_bytes - state;
   const auto fix = [&](const SymbolicRange& r) -> Range {
     if (r.buffer == kNone) return {Arena::kState, r.offset, r.bytes};
     return {Arena::kStep, items_[r.buffer].offset + r.offset, r.bytes};
@@ -143,7 +148,7 @@ Status VcuLowering::Finish(VcuProgram& program) {
   DeriveWaits(program);
   const VcuSpec& spec = context_.input.cluster.vcus[vcu_];
   const int64_t needed = program.state_bytes + program.step_bytes;
-  if (needed > spec.memory_bytes) {
+  if (context_.options.check_memory && needed > spec.memory_bytes) {
     return ResourceExhausted("VCU ", spec.name, " needs ", needed, " bytes (", program.state_bytes,
                              " of parameters and optimizer, ", program.step_bytes,
                              " for a step), its budget is ", spec.memory_bytes, ": ",

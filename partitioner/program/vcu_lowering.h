@@ -123,7 +123,7 @@ class VcuLowering {
                     const Graph& graph, const Node& node, Template& out);
 
   // Emitting commands.
-  int NewBuffer(int64_t bytes);
+  int NewBuffer(int64_t bytes, MemoryUse use = MemoryUse::kOther);
   int Lane(LaneSpec spec);
   SymbolicRange Resolve(const Ref& ref, int micro_batch, int64_t bytes);
   SymbolicRange Whole(int buffer) const;
