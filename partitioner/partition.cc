@@ -127,12 +127,26 @@ constexpr double kGain = 0.002;
 struct Best {
   PlanCandidate candidate;
   PlannedProgram planned;
-  double rate = 0;  // samples a second
+  double rate = 0;  // samples a second (WorthOf)
 };
 
-double RateOf(const PlannedProgram& planned) {
-  return static_cast<double>(planned.plan.micro_batch) * planned.plan.micro_batches /
-         planned.plan.predicted_step_seconds;
+// Samples a second that a plan is worth (PartitionOptions::cost_error).
+StatusOr<double> WorthOf(const PlannedProgram& planned, const ClusterSpec& cluster,
+                         const CostTable& costs, const PartitionOptions& options) {
+  std::set<std::string> kinds;
+  for (const VcuSpec& v : cluster.vcus) kinds.insert(v.kind);
+  double seconds = planned.plan.predicted_step_seconds;
+  if (kinds.size() > 1 && options.cost_error > 0) {
+    SimulateOptions slower = options.simulate;
+    slower.slow_factor = 1 + options.cost_error;
+    for (const std::string& kind : kinds) {
+      slower.slow_kind = kind;
+      OC_ASSIGN_OR_RETURN(const Simulation s, Simulate(planned.program, cluster, costs, slower));
+      seconds += s.step_seconds;
+    }
+    seconds /= 1 + static_cast<double>(kinds.size());
+  }
+  return static_cast<double>(planned.plan.micro_batch) * planned.plan.micro_batches / seconds;
 }
 
 }  // namespace
@@ -147,7 +161,7 @@ StatusOr<PlannedProgram> DynamicGraphPartitioner::Partition(const PartitionOptio
   std::optional<Best> best;
   const auto try_candidate = [&](const PlanCandidate& candidate, double gain) -> Status {
     OC_ASSIGN_OR_RETURN(PlannedProgram planned, fit.Fit(search.ToPlan(candidate)));
-    const double rate = RateOf(planned);
+    OC_ASSIGN_OR_RETURN(const double rate, WorthOf(planned, cluster_, costs_, options));
     if (!best.has_value() || rate > best->rate * (1 + gain)) {
       best = Best{candidate, std::move(planned), rate};
     }

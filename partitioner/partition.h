@@ -43,6 +43,10 @@ struct PartitionOptions {
   Balance balance = Balance::kMeasured;
   RecomputeOptions recompute;
   double search_seconds = 5;  // about how long better plans are looked for once there is one
+  // How far the costs of one kind of VCU may be off together, as a fraction. Plans of unlike VCUs
+  // are compared by the mean of the step as predicted and those where one kind is slower by this:
+  // of two that are predicted alike, the one with slack wins. 0: by the prediction alone.
+  double cost_error = 0.05;
   LowerOptions lower;
   SimulateOptions simulate;
 };

@@ -62,7 +62,8 @@ StatusOr<Simulation> Simulate(const Program& program, const ClusterSpec& cluster
         if (!cost.ok()) return Annotate(cost.status(), "simulate");
         seconds += cost->seconds + options.call_overhead_seconds;
       }
-      segment_seconds[vcu].push_back(seconds);
+      const bool slow = cluster.vcus[vcu].kind == options.slow_kind;
+      segment_seconds[vcu].push_back(slow ? seconds * options.slow_factor : seconds);
     }
   }
   std::vector<HostDistance> distance;
