@@ -1,10 +1,12 @@
 #include "openclaw/partitioner/memory_fit.h"
 
 #include <absl/strings/str_format.h>
+#include <absl/strings/str_join.h>
 
 #include <algorithm>
 #include <cmath>
 
+#include "openclaw/graph/amp.h"
 #include "openclaw/graph/passes.h"
 #include "openclaw/partitioner/compute_types.h"
 #include "openclaw/partitioner/recompute.h"
@@ -167,7 +169,7 @@ StatusOr<PlannedProgram> MemoryFit::With(const Plan& plan,
 
 StatusOr<PlannedProgram> MemoryFit::Choose(const PlannedProgram& plain,
                                            const std::vector<Limit>& limits, bool activations,
-                                           std::vector<Limit>& least) {
+                                           std::vector<Limit>* least) {
   std::vector<int> short_stages;
   for (int s = 0; s < plain.plan.pipeline_depth(); ++s) {
     if (Excess(plain.plan, s, limits) > 0) short_stages.push_back(s);
@@ -188,7 +190,8 @@ StatusOr<PlannedProgram> MemoryFit::Choose(const PlannedProgram& plain,
       stuck = false;
     }
   }
-  return ByTryingAll(plain, limits, std::move(stages), least);
+  if (least == nullptr) return ResourceExhausted("plan: no choice fits");
+  return ByTryingAll(plain, limits, std::move(stages), *least);
 }
 
 // What the model of memory was too careful about is given back.
@@ -251,12 +254,15 @@ StatusOr<PlannedProgram> MemoryFit::ByTryingAll(const PlannedProgram& plain,
 }
 
 Status MemoryFit::TooSmall(const Plan& plain, const std::vector<Limit>& limits,
-                           const std::vector<Limit>& least) const {
+                           const std::vector<Limit>& least) {
   const std::string& policy = options_.recompute.policy;
   const bool chosen = policy == "auto" || policy == "full";
   std::string text;
+  short_by_ = 0;
   for (int v = 0; v < cluster_.size(); ++v) {
     const VcuPrediction& p = plain.vcus[v];
+    short_by_ = std::max({short_by_, least[v].memory - limits[v].memory,
+                          least[v].activations - limits[v].activations});
     const int64_t budget = cluster_.vcus[v].memory_bytes;
     if (least[v].memory > limits[v].memory) {
       const int64_t needed = p.state_bytes + p.step_bytes;
@@ -279,14 +285,17 @@ Status MemoryFit::TooSmall(const Plan& plain, const std::vector<Limit>& limits,
     }
   }
   if (text.empty()) text = "memory and parallel.activation_budget do not fit together";
-  return ResourceExhausted(text, ". What else helps: a smaller train.micro_batch",
-                           plain.micro_batch > 1 ? "" : " (it is 1 already)",
-                           ", a half type (precision.amp_level O2), more stages "
-                           "(comm_options.pipeline_depth)",
-                           chosen ? "" : ", parallel.recompute: auto");
+  std::vector<std::string> help;
+  if (!chosen) help.push_back("parallel.recompute: auto");
+  if (plain.micro_batch > 1) {
+    help.push_back(absl::StrCat("a micro-batch below ", plain.micro_batch, " (train.micro_batch)"));
+  }
+  if (!HalfTypeOf(graph_).has_value()) help.push_back("a half type (precision.amp_level: O2)");
+  help.push_back("more VCUs in a chain (comm_options.pipeline_depth)");
+  return ResourceExhausted(text, ". What else helps: ", absl::StrJoin(help, ", "));
 }
 
-StatusOr<PlannedProgram> MemoryFit::Fit(Plan plan) {
+StatusOr<PlannedProgram> MemoryFit::Fit(Plan plan, bool thorough) {
   const RecomputeOptions& recompute = options_.recompute;
   plan.recompute = recompute.policy;
   plan.recomputed.clear();
@@ -332,7 +341,7 @@ StatusOr<PlannedProgram> MemoryFit::Fit(Plan plan) {
   note(plain.plan);
   for (bool activations : {true, false}) {
     if (activations && !recompute.activations.any()) continue;
-    auto planned = Choose(plain, limits, activations, least);
+    auto planned = Choose(plain, limits, activations, thorough ? &least : nullptr);
     if (planned.ok() || !absl::IsResourceExhausted(planned.status())) return planned;
   }
   return TooSmall(plain.plan, limits, least);

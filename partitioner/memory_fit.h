@@ -22,8 +22,13 @@ class MemoryFit {
 
   // The plan as the policy has it (PartitionOptions::recompute), lowered and simulated, with the
   // choice in Plan::recomputed. kResourceExhausted: no choice fits; names each VCU that is short,
-  // what it needs and the smallest budget that would do. kInvalidArgument: an unknown module.
-  StatusOr<PlannedProgram> Fit(Plan plan);
+  // what it needs and, where `thorough`, the smallest budget that can: every choice is then
+  // lowered. kInvalidArgument: an unknown module.
+  StatusOr<PlannedProgram> Fit(Plan plan, bool thorough = true);
+
+  // Of the last plan that did not fit, by how many bytes the VCU that lacks most misses its limits
+  // at its best.
+  int64_t short_by() const { return short_by_; }
 
   // Lowered and simulated as it is; budgets are not looked at.
   StatusOr<PlannedProgram> Lowered(Plan plan) const;
@@ -41,9 +46,9 @@ class MemoryFit {
     size_t at = 0;
   };
 
-  // `least` takes what each VCU takes at its best, where no choice fits.
+  // `least`, unless null, takes what each VCU takes at its best, where no choice fits.
   StatusOr<PlannedProgram> Choose(const PlannedProgram& plain, const std::vector<Limit>& limits,
-                                  bool activations, std::vector<Limit>& least);
+                                  bool activations, std::vector<Limit>* least);
   StatusOr<PlannedProgram> Loosened(PlannedProgram planned, std::vector<StageChoices> stages,
                                     const std::vector<Limit>& limits) const;
   StatusOr<PlannedProgram> ByTryingAll(const PlannedProgram& plain,
@@ -59,13 +64,14 @@ class MemoryFit {
   int64_t Excess(const Plan& plan, int stage, const std::vector<Limit>& limits) const;
   // Why nothing fits.
   Status TooSmall(const Plan& plain, const std::vector<Limit>& limits,
-                  const std::vector<Limit>& least) const;
+                  const std::vector<Limit>& least);
 
   const Graph& graph_;
   const Graph* update_;
   const ClusterSpec& cluster_;
   const CostTable& costs_;
   const PartitionOptions& options_;
+  int64_t short_by_ = 0;
   // By first and last origin, kind, micro-batches in flight, whether activations alone count.
   std::map<std::tuple<int, int, std::string, int, bool>, std::vector<RecomputeChoice>> known_;
 };

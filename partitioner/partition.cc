@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 
 #include "openclaw/core/clock.h"
 #include "openclaw/graph/amp.h"
@@ -124,6 +125,13 @@ constexpr int kClimbs = 64;
 // A neighbour must be this much faster: less is within what the costs are known to.
 constexpr double kGain = 0.002;
 
+// Cuts are looked for as if so much of the activations had to be kept: where some may be computed
+// again, stages may be cut that would not fit otherwise. None: as if memory had no end.
+std::vector<std::optional<double>> StashShares(const PartitionOptions& options) {
+  if (options.recompute.policy == "none") return {1.0, std::nullopt};
+  return {1.0, 0.3, std::nullopt};
+}
+
 struct Best {
   PlanCandidate candidate;
   PlannedProgram planned;
@@ -159,8 +167,12 @@ StatusOr<PlannedProgram> DynamicGraphPartitioner::Partition(const PartitionOptio
   const double begin = NowSeconds();
   const auto late = [&] { return NowSeconds() - begin > options.search_seconds; };
   std::optional<Best> best;
-  const auto try_candidate = [&](const PlanCandidate& candidate, double gain) -> Status {
-    OC_ASSIGN_OR_RETURN(PlannedProgram planned, fit.Fit(search.ToPlan(candidate)));
+  std::set<
+      std::tuple<std::string, Placement, std::vector<int>, std::vector<std::vector<int>>, bool>>
+      seen;
+  const auto try_candidate = [&](const PlanCandidate& candidate, double gain,
+                                 bool thorough) -> Status {
+    OC_ASSIGN_OR_RETURN(PlannedProgram planned, fit.Fit(search.ToPlan(candidate), thorough));
     OC_ASSIGN_OR_RETURN(const double rate, WorthOf(planned, cluster_, costs_, options));
     if (!best.has_value() || rate > best->rate * (1 + gain)) {
       best = Best{candidate, std::move(planned), rate};
@@ -168,24 +180,44 @@ StatusOr<PlannedProgram> DynamicGraphPartitioner::Partition(const PartitionOptio
     return OkStatus();
   };
   Status reason;
+  int64_t short_by = INT64_MAX;  // of the plan that is nearest to fitting
   for (const BatchShape& shape : shapes) {
     for (const ScheduleEntry& schedule : Schedules()) {
       if (options.schedule != "auto" && options.schedule != schedule.name) continue;
       if (options.schedule == "auto" && shape.pipeline_depth == 1 && best.has_value()) continue;
-      auto candidates = search.Candidates(search.Adjusted(shape), schedule.name);
-      if (!candidates.ok()) {
-        // Another shape may fit the memory; other errors are the same for all.
-        reason = candidates.status();
-        if (!absl::IsResourceExhausted(reason) && shapes.size() == 1) return reason;
-        continue;
-      }
-      size_t tried = 0;
-      for (const PlanCandidate& candidate : *candidates) {
-        if (tried == kTried || (best.has_value() && late())) break;
-        const Status status = try_candidate(candidate, 0);
-        // One whose memory is short, or whose cut is none, says nothing about the next.
-        if (!status.ok()) reason = status;
-        if (!absl::IsResourceExhausted(status)) ++tried;
+      const BatchShape adjusted = search.Adjusted(shape);
+      for (const std::optional<double>& share : StashShares(options)) {
+        // The last looks at no budget: it is for what computes most again, and for the error.
+        if (!share.has_value() && best.has_value()) continue;
+        auto candidates = search.Candidates(adjusted, schedule.name, share);
+        if (!candidates.ok()) {
+          // Another shape may fit the memory; other errors are the same for all.
+          const bool memory = absl::IsResourceExhausted(candidates.status());
+          if (!memory && shapes.size() == 1) return candidates.status();
+          if (short_by == INT64_MAX) reason = candidates.status();
+          continue;
+        }
+        size_t tried = 0;
+        for (const PlanCandidate& candidate : *candidates) {
+          if (tried == kTried || (best.has_value() && late())) break;
+          if (!seen.insert({schedule.name, candidate.vcus, candidate.begins, candidate.shares,
+                            share.has_value()})
+                   .second) {
+            continue;
+          }
+          const Status status = try_candidate(candidate, 0, !share.has_value());
+          // One whose memory is short, or whose cut is none, says nothing about the next.
+          if (!absl::IsResourceExhausted(status)) {
+            ++tried;
+            if (!status.ok() && short_by == INT64_MAX) reason = status;
+          } else if (share.has_value()) {
+            if (short_by == INT64_MAX) reason = status;
+          } else {
+            if (fit.short_by() < short_by) reason = status;  // the one that is nearest
+            short_by = std::min(short_by, fit.short_by());
+            break;
+          }
+        }
       }
     }
   }
@@ -200,7 +232,7 @@ StatusOr<PlannedProgram> DynamicGraphPartitioner::Partition(const PartitionOptio
     for (const PlanCandidate& neighbour : search.Neighbours(best->candidate)) {
       if (tried++ == climbs || late()) break;
       // One that does not fit, or that its schedule cannot run, is passed by.
-      try_candidate(neighbour, kGain).IgnoreError();
+      try_candidate(neighbour, kGain, /*thorough=*/false).IgnoreError();
       if (best->rate > rate) break;
     }
     if (best->rate == rate) break;
