@@ -18,7 +18,7 @@ namespace {
 constexpr int64_t kNoLimit = INT64_MAX;
 // Choices of a stage that are lowered at most: the same whatever the budget, so that the smallest
 // budget that is told is one that works.
-constexpr size_t kLowered = 32;
+constexpr size_t kLowered = 128;
 constexpr int kTries = 4;  // to use what a choice that fits has left over
 
 // Micro-batches of a stage that a VCU has sent forward and not yet back, at most.

@@ -12,9 +12,9 @@ namespace oc {
 namespace {
 
 constexpr int kLongGroup = 24;
-constexpr int kMostNarrow = 96;      // places at which long groups begin and end
-constexpr size_t kMostTrades = 512;  // at a place, before those that are close are joined
-constexpr int kCells = 96;           // of the bytes of all activations: how close that is
+constexpr int kMostNarrow = 96;       // places at which long groups begin and end
+constexpr size_t kMostTrades = 1024;  // at a place, before those that are close are joined
+constexpr int kCells = 400;           // of the bytes of all activations: how close that is
 constexpr int kNever = std::numeric_limits<int>::max();
 
 // A value of the stage's forward; views count as what they view.
