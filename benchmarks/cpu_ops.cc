@@ -2,8 +2,8 @@
 // directly: a primitive of its own with as many OpenMP threads as the leaf has workers, plain NHWC
 // and row-major operands. Weights of convolutions are already in the form that oneDNN likes, which
 // the leaf has to bring them into: a peer that held them so all the time. With --plain-weights they
-// are plain on both sides, and oneDNN's reorder is part of its call. A ratio above 1: the leaf is
-// faster.
+// are plain on both sides, and oneDNN's reorder is part of its call. OpenMP's threads are pinned,
+// as the leaf's workers are. A ratio above 1: the leaf is faster.
 //
 //   build/bin/cpu_ops [threads, default 1 and 2] [f32|bf16, default f32] [--rounds=15]
 //                     [--plain-weights] [--json=FILE] [part of a name]
@@ -13,10 +13,14 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <functional>
+#include <memory>
+#include <mutex>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <string>
 #include <thread>
@@ -195,6 +199,57 @@ std::vector<int> AllowedCores() {
   return cores;
 }
 
+// Makes OpenMP's team of the calling thread, and pins each of its threads to a core of its own, as
+// a worker pool's are.
+void BindTeam(int threads, const std::vector<int>& cores) {
+  omp_set_num_threads(threads);
+  if (cores.empty()) return;
+#pragma omp parallel num_threads(threads)
+  {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(cores[static_cast<size_t>(omp_get_thread_num()) % cores.size()], &set);
+    sched_setaffinity(0, sizeof(set), &set);
+  }
+}
+
+// A thread that does one thing after the other.
+class Caller {
+ public:
+  Caller() : thread_([this] { Serve(); }) {}
+  ~Caller() {
+    Hand(nullptr);
+    thread_.join();
+  }
+  // Returns when it is done.
+  void Run(const std::function<void()>& task) { Hand(&task); }
+
+ private:
+  void Hand(const std::function<void()>* task) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    task_ = task;
+    waiting_ = true;
+    changed_.notify_all();
+    changed_.wait(lock, [this] { return !waiting_; });
+  }
+  void Serve() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    for (bool more = true; more;) {
+      changed_.wait(lock, [this] { return waiting_; });
+      more = task_ != nullptr;
+      if (more) (*task_)();
+      waiting_ = false;
+      changed_.notify_all();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  const std::function<void()>* task_ = nullptr;  // null: none comes any more
+  bool waiting_ = false;
+  std::thread thread_;
+};
+
 double Flops(const OpDef& def, const OpRequest& request) {
   return def.cost({request.inputs, request.attrs}, request.outputs).flops;
 }
@@ -234,35 +289,32 @@ void Run(const Case& c, const KernelRegistry& registry, int threads, int rounds,
 
   const auto now = [threads] { return Now(threads); };
   benchmarks::Sampler ours(now), direct(now);
-  const auto sample_ours = [&] {
-    pool.BindCaller();
-    ours.Sample([&](int n) {
-      for (int i = 0; i < n; ++i) {
-        const Status status = (*kernel)->Run(args);
-        OC_CHECK(status.ok(), status.ToString());
-      }
-    });
-  };
-  std::thread([&] {
-    omp_set_num_threads(threads);
-    // Of one thread both sides run on one core.
-    if (threads == 1) pool.BindCaller();
-    Direct peer(request, raw, out[0], plain_weights);
-    // The first round of each side is not counted.
-    for (int round = 0; round <= rounds; ++round) {
+  std::unique_ptr<Direct> peer;
+  // A thread a side: what belongs to a thread (OpenMP's team, its place in the allocator) is kept.
+  Caller our_caller, direct_caller;
+  our_caller.Run([&] { pool.BindCaller(); });
+  direct_caller.Run([&] {
+    BindTeam(threads, AllowedCores());
+    peer = std::make_unique<Direct>(request, raw, out[0], plain_weights);
+  });
+  // The first round of each side is not counted.
+  for (int round = 0; round <= rounds; ++round) {
+    direct_caller.Run([&] {
       direct.Sample([&](int n) {
-        for (int i = 0; i < n; ++i) peer.Run();
+        for (int i = 0; i < n; ++i) peer->Run();
       });
-      if (threads == 1) {
-        sample_ours();
-        continue;
-      }
-      // Idle OpenMP threads spin for a while: let them fall asleep before the pool has its turn, on
-      // a thread that is pinned, which OpenMP's must not inherit.
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-      std::thread(sample_ours).join();
-    }
-  }).join();
+    });
+    // Idle OpenMP threads spin for a while: let them fall asleep before the pool has its turn.
+    if (threads > 1) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    our_caller.Run([&] {
+      ours.Sample([&](int n) {
+        for (int i = 0; i < n; ++i) {
+          const Status status = (*kernel)->Run(args);
+          OC_CHECK(status.ok(), status.ToString());
+        }
+      });
+    });
+  }
   ratios.Add(c.name, threads, Flops(*request.def, request), ours, direct);
 }
 

@@ -22,7 +22,7 @@ class Sampler {
  public:
   // `now` in seconds. The first call of Sample finds how many calls last 5 ms; it is not counted.
   explicit Sampler(std::function<double()> now) : now_(std::move(now)) {}
-  // `calls(n)` makes n calls and waits for their end.
+  // `calls(n)` makes n calls and waits for their end. A quarter as many come first, uncounted.
   void Sample(const std::function<void(int n)>& calls);
   const std::vector<double>& seconds() const { return seconds_; }
 

@@ -139,6 +139,20 @@ struct ActivationBudget {
   bool any() const { return percent.has_value() || bytes.has_value(); }
 };
 
+// What lies outside of the VCUs' own memory between its uses.
+struct OffloadConfig {
+  // The optimizer's states and moving averages. none; host: in memory of the host, of VCUs whose
+  // memory is apart from it; file: in a file; auto: of the VCUs that cannot hold them, in memory of
+  // the host where theirs is apart, else in a file where there is a path.
+  std::string optimizer = "none";
+  std::string path;  // file: the folder that the files are made in
+  // Where states that lie with the host are updated: auto (what is faster), device, host.
+  std::string update = "auto";
+  // What backward needs of forward, of these modules (patterns; * is any text, ? any character), or
+  // the word auto alone; of VCUs whose memory is apart from the host's. Empty: none.
+  std::vector<std::string> activations;
+};
+
 struct ParallelConfig {
   std::optional<int64_t> data_parallel;
   std::string schedule = "auto";  // auto, gpipe, 1f1b, interleaved, zb-h1, zb-v
@@ -150,6 +164,7 @@ struct ParallelConfig {
   int shard = 0;                               // ZeRO stage
   std::vector<std::string> stages;             // modules to cut after; empty: auto
   std::string balance = "measured";            // measured, even: how unlike VCUs share the work
+  OffloadConfig offload;
 };
 
 struct ClusterEntry {

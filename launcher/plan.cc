@@ -28,7 +28,7 @@ Status Show(const PlannedProgram& planned, const Graph& graph, const ClusterSpec
 // Measures what `costs` lacks for `v`, on a slice of the same leaf and threads, where this machine
 // has it. A VCU whose kind is open gets that of the slice.
 Status MeasureFor(VcuSpec& v, const DeviceRegistry& registry, const TrainingGraphs& graphs,
-                  CostTable& costs) {
+                  bool deterministic, CostTable& costs) {
   OC_ASSIGN_OR_RETURN(const DType dtype, ComputeTypeFor(graphs.joint, v));
   TypedGraphs typed(graphs.joint);
   OC_ASSIGN_OR_RETURN(const Graph* joint, typed.In(dtype));
@@ -64,7 +64,8 @@ Status MeasureFor(VcuSpec& v, const DeviceRegistry& registry, const TrainingGrap
       return cpu.get();
     };
   }
-  const auto slice = WithSubstitutes(std::move(bare), std::move(host));
+  const auto slice =
+      WithSubstitutes(std::move(bare), std::move(host), {.deterministic = deterministic});
   if (v.kind.empty()) v.kind = slice->kind();
   if (v.kind != slice->kind()) {
     return no_costs(absl::StrCat("this machine measures kind ", slice->kind()));
@@ -97,7 +98,9 @@ Status PlanForFile(const Experiment& e, const PlanFlags& flags, const std::strin
     OC_ASSIGN_OR_RETURN(costs, CostTable::Load(profile));
   }
   OC_ASSIGN_OR_RETURN(const DeviceRegistry registry, LeavesWithPlugins(e.config.cluster.plugins));
-  for (VcuSpec& v : cluster.vcus) OC_RETURN_IF_ERROR(MeasureFor(v, registry, graphs, costs));
+  for (VcuSpec& v : cluster.vcus) {
+    OC_RETURN_IF_ERROR(MeasureFor(v, registry, graphs, e.config.train.deterministic, costs));
+  }
   if (!profile.empty()) OC_RETURN_IF_ERROR(costs.Save(profile));
   OC_ASSIGN_OR_RETURN(const PlannedProgram planned,
                       DynamicGraphPartitioner(graphs.joint, &graphs.update, cluster, costs)

@@ -9,6 +9,7 @@
 #include "openclaw/graph/amp.h"
 #include "openclaw/graph/passes.h"
 #include "openclaw/partitioner/compute_types.h"
+#include "openclaw/partitioner/offload.h"
 #include "openclaw/partitioner/recompute.h"
 #include "openclaw/partitioner/schedules/schedule.h"
 
@@ -111,7 +112,7 @@ bool MemoryFit::Fits(const Plan& plan, const std::vector<Limit>& limits) const {
   return true;
 }
 
-StatusOr<PlannedProgram> MemoryFit::Lowered(Plan plan) const {
+StatusOr<PlannedProgram> MemoryFit::Lowered(Plan plan, bool keep_budgets) const {
   PlannedProgram planned;
   planned.plan = std::move(plan);
   if (planned.plan.compute_types.empty()) {
@@ -121,7 +122,7 @@ StatusOr<PlannedProgram> MemoryFit::Lowered(Plan plan) const {
     }
   }
   LowerOptions lower = options_.lower;
-  lower.check_memory = false;
+  lower.keep_budgets = keep_budgets;
   OC_ASSIGN_OR_RETURN(planned.program,
                       Lower({graph_, update_, planned.plan, cluster_, costs_}, lower));
   OC_ASSIGN_OR_RETURN(planned.simulation,
@@ -295,7 +296,44 @@ Status MemoryFit::TooSmall(const Plan& plain, const std::vector<Limit>& limits,
   return ResourceExhausted(text, ". What else helps: ", absl::StrJoin(help, ", "));
 }
 
+Status MemoryFit::TakeOut(Plan& plan) const {
+  OC_ASSIGN_OR_RETURN(plan.offload, AskedOffload(options_.offload, cluster_));
+  if (options_.offload.activations.empty()) return OkStatus();
+  plan.offload.resize(cluster_.vcus.size());
+  TypedGraphs typed(graph_);
+  for (int v = 0; v < cluster_.size(); ++v) {
+    if (cluster_.vcus[v].host_kind.empty()) continue;
+    OC_ASSIGN_OR_RETURN(const DType dtype, ComputeTypeFor(graph_, cluster_.vcus[v]));
+    OC_ASSIGN_OR_RETURN(const Graph* own, typed.In(dtype));
+    OC_ASSIGN_OR_RETURN(plan.offload[v].activations,
+                        ActivationsOf(options_.offload, *own, plan, v, cluster_, costs_));
+  }
+  return OkStatus();
+}
+
 StatusOr<PlannedProgram> MemoryFit::Fit(Plan plan, bool thorough) {
+  OC_RETURN_IF_ERROR(TakeOut(plan));
+  if (options_.offload.optimizer != "auto") return FitRecomputing(std::move(plan), thorough);
+  // States leave the memory of the VCUs that are short, one after the other, unless it is faster to
+  // let them stay and compute more again.
+  Plan offloaded = plan;
+  bool any = false;
+  for (;;) {
+    OC_ASSIGN_OR_RETURN(const PlannedProgram planned, Lowered(offloaded));
+    if (!OffloadWhatIsTooLarge(options_.offload, cluster_, planned.program, offloaded)) break;
+    any = true;
+  }
+  if (!any) return FitRecomputing(std::move(plan), thorough);
+  auto staying = FitRecomputing(std::move(plan), /*thorough=*/false);
+  if (!staying.ok() && !absl::IsResourceExhausted(staying.status())) return staying;
+  auto leaving = FitRecomputing(std::move(offloaded), thorough && !staying.ok());
+  if (!staying.ok()) return leaving;
+  if (!leaving.ok()) return staying;
+  return leaving->plan.predicted_step_seconds < staying->plan.predicted_step_seconds ? leaving
+                                                                                     : staying;
+}
+
+StatusOr<PlannedProgram> MemoryFit::FitRecomputing(Plan plan, bool thorough) {
   const RecomputeOptions& recompute = options_.recompute;
   plan.recompute = recompute.policy;
   plan.recomputed.clear();

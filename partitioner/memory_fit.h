@@ -1,5 +1,6 @@
-// Makes a plan fit its VCUs' memory by computing activations again: takes the fastest choice
-// (recompute_choices.h) whose lowered arenas fit. Internal to partitioner/.
+// Makes a plan fit its VCUs' memory: by computing activations again, of which it takes the fastest
+// choice (recompute_choices.h) whose lowered arenas fit, and by taking out what the options let go
+// (offload.h). Internal to partitioner/.
 #pragma once
 
 #include <map>
@@ -30,8 +31,8 @@ class MemoryFit {
   // at its best.
   int64_t short_by() const { return short_by_; }
 
-  // Lowered and simulated as it is; budgets are not looked at.
-  StatusOr<PlannedProgram> Lowered(Plan plan) const;
+  // Lowered and simulated as it is; unless `keep_budgets`, budgets are not looked at.
+  StatusOr<PlannedProgram> Lowered(Plan plan, bool keep_budgets = false) const;
 
  private:
   // What a VCU may take, and what it takes without computing anything again.
@@ -46,6 +47,10 @@ class MemoryFit {
     size_t at = 0;
   };
 
+  // With what the plan takes out of the VCUs' memory.
+  StatusOr<PlannedProgram> FitRecomputing(Plan plan, bool thorough);
+  // Takes out what the options name, whatever fits.
+  Status TakeOut(Plan& plan) const;
   // `least`, unless null, takes what each VCU takes at its best, where no choice fits.
   StatusOr<PlannedProgram> Choose(const PlannedProgram& plain, const std::vector<Limit>& limits,
                                   bool activations, std::vector<Limit>* least);

@@ -73,11 +73,42 @@ StatusOr<std::vector<BatchShape>> BatchShapes(const PartitionOptions& o, int vcu
 
 StatusOr<PlannedProgram> DynamicGraphPartitioner::Realize(Plan plan,
                                                           const PartitionOptions& options) const {
-  OC_ASSIGN_OR_RETURN(
-      PlannedProgram planned,
-      MemoryFit(graph_, update_, cluster_, costs_, options).Lowered(std::move(plan)));
+  OC_ASSIGN_OR_RETURN(PlannedProgram planned, Try(std::move(plan), options));
   OC_RETURN_IF_ERROR(Verify(planned.program, cluster_));
   return planned;
+}
+
+StatusOr<PlannedProgram> DynamicGraphPartitioner::Try(Plan plan,
+                                                      const PartitionOptions& options) const {
+  return MemoryFit(graph_, update_, cluster_, costs_, options)
+      .Lowered(std::move(plan), options.lower.keep_budgets);
+}
+
+Status DynamicGraphPartitioner::ChooseUpdates(const PartitionOptions& options,
+                                              PlannedProgram& planned) const {
+  for (int v = 0; v < cluster_.size(); ++v) {
+    if (planned.plan.offload_of(v).states != StateHome::kHost) continue;
+    const std::string& name = cluster_.vcus[v].name;
+    if (options.offload.update != "auto") continue;
+    Plan other = planned.plan;
+    other.offload[v].update_on_host = true;
+    auto there = Try(std::move(other), options);
+    if (!there.ok()) {  // such as an op that the host lacks
+      if (!absl::IsFailedPrecondition(there.status())) return there.status();
+      planned.plan.advice.push_back(
+          absl::StrCat(name, " updates its states itself: ", there.status().message()));
+      continue;
+    }
+    const double here_ms = planned.plan.predicted_step_seconds * 1e3;
+    const double there_ms = there->plan.predicted_step_seconds * 1e3;
+    if (there_ms < here_ms) planned = *std::move(there);
+    planned.plan.advice.push_back(absl::StrCat(
+        name, there_ms < here_ms ? " is updated on its host" : " updates its states itself",
+        ", which have their place there: the step takes ", std::min(here_ms, there_ms),
+        " ms so, and ", std::max(here_ms, there_ms), " ms ",
+        there_ms < here_ms ? "with the states brought to it" : "with the update on the host"));
+  }
+  return OkStatus();
 }
 
 namespace {
@@ -237,8 +268,11 @@ StatusOr<PlannedProgram> DynamicGraphPartitioner::Partition(const PartitionOptio
     }
     if (best->rate == rate) break;
   }
+  OC_RETURN_IF_ERROR(ChooseUpdates(options, best->planned));
   OC_RETURN_IF_ERROR(Verify(best->planned.program, cluster_));
-  best->planned.plan.advice = Advice(graph_, best->planned.plan, best->candidate, cluster_);
+  for (std::string& line : Advice(graph_, best->planned.plan, best->candidate, cluster_)) {
+    best->planned.plan.advice.push_back(std::move(line));
+  }
   return std::move(best->planned);
 }
 

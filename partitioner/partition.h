@@ -42,6 +42,7 @@ struct PartitionOptions {
   std::vector<std::string> stages;  // modules to cut after; empty: by cost
   Balance balance = Balance::kMeasured;
   RecomputeOptions recompute;
+  OffloadConfig offload;
   double search_seconds = 5;  // about how long better plans are looked for once there is one
   // How far the costs of one kind of VCU may be off together, as a fraction. Plans of unlike VCUs
   // are compared by the mean of the step as predicted and those where one kind is slower by this:
@@ -85,6 +86,11 @@ class DynamicGraphPartitioner {
   StatusOr<PlannedProgram> Realize(Plan plan, const PartitionOptions& options) const;
 
  private:
+  // Realize without the verifier.
+  StatusOr<PlannedProgram> Try(Plan plan, const PartitionOptions& options) const;
+  // Updates states that lie with the host there, where that is faster; says which and why.
+  Status ChooseUpdates(const PartitionOptions& options, PlannedProgram& planned) const;
+
   const Graph& graph_;
   const Graph* update_;
   const ClusterSpec& cluster_;

@@ -8,6 +8,8 @@
 
 #include "openclaw/partitioner/recompute.h"
 
+#include "openclaw/partitioner/offload.h"
+
 namespace oc {
 namespace {
 
@@ -89,6 +91,12 @@ std::string PlanText(const PlannedProgram& planned, const Graph& graph,
   for (const Substitute& s : plan.substitutes) {
     absl::StrAppendFormat(&text, "  %s lacks %s: %s; %d calls, %.3f ms a step\n", s.vcu, s.op, s.by,
                           s.calls, s.seconds * 1e3);
+  }
+  for (const std::string& line : OffloadLines(plan)) absl::StrAppend(&text, "  ", line, "\n");
+  for (const NotDeterministic& n : plan.not_deterministic) {
+    absl::StrAppendFormat(&text,
+                          "  %s: %s may not repeat its results bit by bit; %d calls a step\n",
+                          n.vcu, n.op, n.calls);
   }
   for (const std::string& line : plan.advice) absl::StrAppend(&text, "  advice: ", line, "\n");
   return text;

@@ -7,6 +7,7 @@
 
 #include "openclaw/core/nearest_name.h"
 #include "openclaw/partitioner/compute_types.h"
+#include "openclaw/partitioner/offload.h"
 #include "openclaw/partitioner/shares.h"
 
 namespace oc {
@@ -26,7 +27,9 @@ StatusOr<PlanSearch> PlanSearch::Create(const Graph& graph, const Graph* update,
     if (search.costs_.count(v.kind) != 0) continue;
     OC_ASSIGN_OR_RETURN(const DType dtype, ComputeTypeFor(graph, v));
     OC_ASSIGN_OR_RETURN(const Graph* own, typed.In(dtype));
-    OC_ASSIGN_OR_RETURN(StageCosts c, StageCosts::Create(*own, update, v.kind, costs));
+    OC_ASSIGN_OR_RETURN(
+        StageCosts c, StageCosts::Create(*own, update, v.kind, costs,
+                                         StatesMayGoTo(options.offload, v) != StateHome::kDevice));
     search.costs_.emplace(v.kind, std::move(c));
   }
   search.alike_ = options.balance == Balance::kEven || search.costs_.size() == 1;

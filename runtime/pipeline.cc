@@ -27,6 +27,15 @@ Status CheckOptions(const PipelineOptions& o) {
   if (o.amp_level == AmpLevel::kO2Fp8) {
     return Unimplemented("precision.amp_level ", Name(o.amp_level), "; there are O0, O1, O2, O3");
   }
+  if (o.offload.optimizer != "none" && o.offload.optimizer != "host" &&
+      o.offload.optimizer != "file" && o.offload.optimizer != "auto") {
+    return InvalidArgument("parallel.offload.optimizer '", o.offload.optimizer,
+                           "'; there are none, host, file, auto");
+  }
+  if (o.offload.update != "auto" && o.offload.update != "device" && o.offload.update != "host") {
+    return InvalidArgument("parallel.offload.update '", o.offload.update,
+                           "'; there are auto, device, host");
+  }
   if (o.shard != 0) return Unimplemented("parallel.shard ", o.shard, "; there is 0");
   if (o.allreduce_algorithm != AllReduce::kAuto && o.allreduce_algorithm != AllReduce::kRing) {
     return Unimplemented("comm_options.allreduce_algorithm ", Name(o.allreduce_algorithm),
@@ -96,6 +105,31 @@ double Flops(const Graph& graph) {
   return flops;
 }
 
+// Whether states may be updated on the hosts: what that takes is then measured.
+bool UsesHosts(const PipelineOptions& o) {
+  const bool may = (o.offload.optimizer == "host" || o.offload.optimizer == "auto") &&
+                   o.offload.update != "device";
+  if (o.plan_json.empty()) return may;
+  const auto plan = Plan::FromJson(o.plan_json);
+  return plan.ok() && std::any_of(plan->offload.begin(), plan->offload.end(),
+                                  [](const VcuOffload& v) { return v.update_on_host; });
+}
+
+// A run that is to repeat another one's bytes writes the plan into its checkpoints as the file has
+// it: with the times that were predicted then, not with those of costs that were measured anew.
+void KeepPredictedTimes(const Plan& given, Plan& plan) {
+  plan.predicted_step_seconds = given.predicted_step_seconds;
+  for (size_t v = 0; v < std::min(plan.vcus.size(), given.vcus.size()); ++v) {
+    plan.vcus[v].step_seconds = given.vcus[v].step_seconds;
+    plan.vcus[v].bubble_fraction = given.vcus[v].bubble_fraction;
+  }
+  for (Substitute& s : plan.substitutes) {
+    for (const Substitute& known : given.substitutes) {
+      if (known.vcu == s.vcu && known.op == s.op) s.seconds = known.seconds;
+    }
+  }
+}
+
 }  // namespace
 
 PartitionOptions PartitionOptionsOf(const PipelineOptions& options) {
@@ -111,6 +145,7 @@ PartitionOptions PartitionOptionsOf(const PipelineOptions& options) {
   o.recompute = {.policy = options.recompute_modules.empty() ? options.recompute : "modules",
                  .modules = options.recompute_modules,
                  .activations = options.activation_budget};
+  o.offload = options.offload;
   // The other processes wait for the plan.
   o.search_seconds = std::min(o.search_seconds, options.timeout_seconds / 3);
   o.lower.scratch_bytes = [](int members, int64_t bytes) {
@@ -204,7 +239,11 @@ StatusOr<std::unique_ptr<ElasticPipeline>> ElasticPipeline::Create(const Graph& 
   (void)ResetPeakMemory();  // where the kernel refuses, the peak counts from the start
   for (const auto& vcu : cluster.vcus()) {
     const VcuProgram& p = pipeline->program().vcus[vcu->index()];
-    OC_RETURN_IF_ERROR(vcu->Reserve(p.state_bytes, p.step_bytes));
+    OC_RETURN_IF_ERROR(vcu->Reserve(p.state_bytes, p.step_bytes, p.host_bytes));
+    if (p.file_bytes > 0) {
+      OC_RETURN_IF_ERROR(Annotate(vcu->OpenFile(options.offload.path, p.file_bytes),
+                                  absl::StrCat("VCU ", p.name)));
+    }
   }
   OC_RETURN_IF_ERROR(pipeline->InitializeState());
   OC_RETURN_IF_ERROR(pipeline->MakeExecutor());
@@ -244,10 +283,12 @@ Status ElasticPipeline::LoadProfile() {
       const std::string shared,
       cluster_.job().Broadcast(costs_.ToJson(), 0, "profile", options_.timeout_seconds));
   OC_ASSIGN_OR_RETURN(costs_, CostTable::FromJson(shared));
-  OC_RETURN_IF_ERROR(ProfileGraphs(cluster_, joint_, &update_, costs_,
-                                   {.check_known = true,
-                                    .seconds = options_.profile_seconds,
-                                    .timeout_seconds = std::max(60.0, options_.timeout_seconds)}));
+  ProfileOptions profile = {.check_known = true,
+                            .seconds = options_.profile_seconds,
+                            .timeout_seconds = std::max(60.0, options_.timeout_seconds),
+                            .hosts = UsesHosts(options_),
+                            .folder = options_.offload.path};
+  OC_RETURN_IF_ERROR(ProfileGraphs(cluster_, joint_, &update_, costs_, profile));
   return KeepProfile();
 }
 
@@ -312,7 +353,10 @@ Status ElasticPipeline::MakePlan() {
     return InvalidArgument("plan: it was made for another model or micro-batch (graph ",
                            plan.graph_fingerprint, ", this one is ", GraphFingerprint(joint_), ")");
   }
+  const bool repeats = cluster_.deterministic() && !options_.plan_json.empty();
+  const Plan given = repeats ? plan : Plan();
   OC_ASSIGN_OR_RETURN(planned_, partitioner.Realize(std::move(plan), partition));
+  if (repeats) KeepPredictedTimes(given, planned_.plan);
   OC_RETURN_IF_ERROR(cluster_.job().Agree(absl::StrFormat("%016x", Fingerprint(planned_.program)),
                                           "program", options_.timeout_seconds));
   std::set<int64_t> mine;
@@ -339,8 +383,8 @@ int64_t ElasticPipeline::predicted_process_bytes() const {
   int64_t bytes = 0;
   for (const auto& vcu : cluster_.vcus()) {
     const VcuProgram& p = program().vcus[vcu->index()];
-    bytes +=
-        p.state_bytes + p.step_bytes + plan().vcus[vcu->index()].host_bytes + vcu->staging_bytes();
+    bytes += p.state_bytes + p.step_bytes + p.host_bytes + plan().vcus[vcu->index()].host_bytes +
+             vcu->staging_bytes();
   }
   if (executor_ != nullptr) bytes += executor_->host_bytes();
   if (loader_ != nullptr) bytes += loader_->buffer_bytes();
@@ -425,6 +469,7 @@ StatusOr<StepResult> ElasticPipeline::Step(const Batch& batch) {
   step_arena_ = StepArena::kNothing;
   const Status ran = executor_->Run(host);
   if (!ran.ok()) {
+    failed_step_ = ran;
     // Who died is a better answer than which command noticed.
     const Status failure = cluster_.failure();
     return failure.ok() ? Annotate(ran, absl::StrCat("step ", step_ + 1))

@@ -50,6 +50,7 @@ struct PipelineOptions {
   LossScaleConfig loss_scale;
   AllReduce allreduce_algorithm = AllReduce::kAuto;
   int shard = 0;
+  OffloadConfig offload;
   uint64_t seed = 1;        // of initial values, data order and dropout
   int64_t total_steps = 0;  // what learning-rate schedules run towards
   int data_workers = 1;
@@ -208,6 +209,7 @@ class ElasticPipeline {
   std::map<std::string, std::unique_ptr<Inference>> inference_;
   int64_t next_epoch_ = 0;
   int64_t step_ = 0;
+  Status failed_step_;  // ended in the middle
   // What the step arenas hold: nothing of use, a training step's values, or an evaluation's.
   enum class StepArena { kNothing, kTraining, kInference } step_arena_ = StepArena::kNothing;
   double step_flops_ = 0, peak_flops_ = 0;

@@ -27,9 +27,6 @@ const std::vector<Built>& BuiltValues() {
       {"comm_options.allreduce_algorithm",
        [](C c) { return std::string(Name(c.comm_options.allreduce_algorithm)); },
        {"auto", "ring"}},
-      {"train.deterministic",
-       [](C c) { return std::string(c.train.deterministic ? "true" : "false"); },
-       {"false"}},
       {"optimizer.schedule.name", [](C c) { return c.optimizer.schedule.name; }, ScheduleNames()},
   };
   return kBuilt;

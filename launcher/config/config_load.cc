@@ -245,6 +245,17 @@ void ReadActivationBudget(Section& section, ActivationBudget* budget) {
   budget->bytes = *bytes;
 }
 
+void ReadOffload(const YamlValue* value, Errors* errors, OffloadConfig* offload) {
+  Section section(value, "parallel.offload", errors);
+  section.Enum("optimizer", {"none", "host", "file", "auto"}, &offload->optimizer);
+  section.String("path", &offload->path);
+  section.Enum("update", {"auto", "device", "host"}, &offload->update);
+  if (const YamlValue* list = section.Raw("activations"); list && list->ToString() != "none") {
+    section.Strings("activations", &offload->activations);
+  }
+  section.Finish();
+}
+
 void ReadParallel(const YamlValue* value, Errors* errors, ParallelConfig* parallel) {
   Section section(value, "parallel", errors);
   section.AutoInt("data_parallel", 1, kMaxCount, &parallel->data_parallel);
@@ -254,6 +265,7 @@ void ReadParallel(const YamlValue* value, Errors* errors, ParallelConfig* parall
   ReadActivationBudget(section, &parallel->activation_budget);
   section.Int("shard", 0, 3, &parallel->shard);
   section.Enum("balance", {"measured", "even"}, &parallel->balance);
+  ReadOffload(section.Raw("offload"), errors, &parallel->offload);
   if (const YamlValue* stages = section.Raw("stages"); stages && !Section::IsAuto(*stages)) {
     if (stages->kind == YamlValue::Kind::kList) {
       section.Strings("stages", &parallel->stages);

@@ -215,6 +215,12 @@ KeyValues Flatten(const ExperimentConfig& c) {
   add("parallel.activation_budget", BudgetText(c.parallel.activation_budget));
   add("parallel.shard", Text(int64_t{c.parallel.shard}));
   add("parallel.balance", c.parallel.balance);
+  const OffloadConfig& offload = c.parallel.offload;
+  add("parallel.offload.optimizer", offload.optimizer);
+  if (!offload.path.empty()) add("parallel.offload.path", Text(offload.path));
+  add("parallel.offload.update", offload.update);
+  add("parallel.offload.activations",
+      offload.activations.empty() ? "none" : Text(offload.activations));
   add("parallel.stages", c.parallel.stages.empty() ? "auto" : Text(c.parallel.stages));
   add("cluster", ClusterText(c.cluster));
   add("plugins", Text(c.cluster.plugins));

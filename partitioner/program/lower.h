@@ -34,9 +34,12 @@ struct LowerOptions {
       [](int members, int64_t bytes) { return members > 1 ? bytes : 0; };
   // Gradients are reduced in pieces of at most this.
   int64_t bucket_bytes = int64_t{32} << 20;
+  // false: arenas larger than a VCU's budget are no error.
+  bool keep_budgets = true;
+  // States that lie outside of a VCU's memory are updated in pieces of at most this; a larger
+  // parameter's alone.
+  int64_t offload_bucket_bytes = int64_t{32} << 20;
   int64_t epoch = 0;
-  // Whether arenas beyond a VCU's budget are an error: a search looks at them first.
-  bool check_memory = true;
 };
 
 // kInvalidArgument: the plan does not fit the graph. kResourceExhausted: a VCU's memory budget does

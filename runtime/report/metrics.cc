@@ -42,7 +42,10 @@ ordered_json ToValue(const VcuSummary& vcu) {
           {"predicted_peak_bytes", vcu.predicted_peak_bytes},
           {"achieved_peak_bytes", vcu.achieved_peak_bytes},
           {"predicted_memory", std::move(memory)},
-          {"computes_in", vcu.computes_in}};
+          {"computes_in", vcu.computes_in},
+          {"predicted_host_arena_bytes", vcu.predicted_host_arena_bytes},
+          {"achieved_host_arena_bytes", vcu.achieved_host_arena_bytes},
+          {"file_bytes", vcu.file_bytes}};
 }
 
 // The lines of steps up to `last`; a line cut off by a crash is no JSON and ends what is kept.

@@ -31,7 +31,7 @@ optimizer:
   schedule: {name: cosine, warmup_steps: 20, final_ratio: 0.1}
 precision: {amp_level: O2, dtype: f16}
 comm_options: {gradient_accumulation: 4, allreduce_algorithm: hybrid, pipeline_depth: 2, timeout_seconds: 5}
-parallel: {data_parallel: 2, schedule: 1f1b, recompute: marked, activation_budget: 40%, shard: 1, stages: [blocks.1, blocks.2]}
+parallel: {data_parallel: 2, schedule: 1f1b, recompute: marked, activation_budget: 40%, shard: 1, stages: [blocks.1, blocks.2], offload: {optimizer: file, path: /scratch, update: device, activations: ["transformer.h.*"]}}
 cluster: [{device: cpu, cores: 1, memory: 4GiB}, {device: opencl, memory: 512MiB, opencl: {speed: 2.5, types: [f32, i32]}}]
 checkpoint: {every: 100, keep: 5, resume: none}
 log: {every: 10, tensorboard: false}
@@ -93,6 +93,10 @@ TEST(Config, ReadsEveryKey) {
   EXPECT_EQ(c.precision.dtype, DType::kF16);
   EXPECT_EQ(c.comm_options.gradient_accumulation, 4);
   EXPECT_EQ(c.comm_options.allreduce_algorithm, AllReduce::kHybrid);
+  EXPECT_EQ(c.parallel.offload.optimizer, "file");
+  EXPECT_EQ(c.parallel.offload.path, "/scratch");
+  EXPECT_EQ(c.parallel.offload.update, "device");
+  EXPECT_THAT(c.parallel.offload.activations, ElementsAre("transformer.h.*"));
   EXPECT_EQ(c.comm_options.pipeline_depth, 2);
   EXPECT_EQ(c.comm_options.timeout_seconds, 5);
   EXPECT_EQ(c.parallel.data_parallel, 2);
@@ -210,6 +214,11 @@ TEST(Config, WrongTypesAndRangesNameLineValueAndAllowed) {
       ErrorOf(Edited("O2", "O4")),
       HasSubstr("`precision.amp_level` is `O4`, which must be one of O0, O1, O2, O3, O2-fp8"));
   EXPECT_THAT(ErrorOf(Edited("shard: 1", "shard: 4")), HasSubstr("an integer in [0, 3]"));
+  EXPECT_THAT(
+      ErrorOf(Edited("optimizer: file", "optimizer: disk")),
+      HasSubstr("`parallel.offload.optimizer` is `disk`, which must be one of none, host, "));
+  EXPECT_THAT(ErrorOf(Edited("path: /scratch", "folder: /scratch")),
+              HasSubstr("parallel.offload.folder"));
   EXPECT_THAT(ErrorOf(Edited("4GiB", "4Gig")),
               HasSubstr("x.yaml:16: `cluster.0.memory` is `4Gig`, which must be a memory size"));
   EXPECT_THAT(ErrorOf(Edited("{speed: 2.5, types: [f32, i32]}", "fast")),
@@ -379,9 +388,10 @@ TEST(Config, DiffNamesWhatDiffers) {
 
 TEST(Config, WhatIsNotBuiltIsRefusedByName) {
   EXPECT_TRUE(CheckBuilt(*Small({})).ok());
-  EXPECT_TRUE(CheckBuilt(*Small({"parallel.schedule=1f1b", "parallel.recompute=full",
-                                 "comm_options.allreduce_algorithm=ring"}))
-                  .ok());
+  EXPECT_TRUE(
+      CheckBuilt(*Small({"parallel.schedule=1f1b", "parallel.recompute=full",
+                         "comm_options.allreduce_algorithm=ring", "train.deterministic=true"}))
+          .ok());
   for (const char* level : {"O0", "O1", "O2", "O3"}) {
     EXPECT_TRUE(CheckBuilt(*Small({absl::StrCat("precision.amp_level=", level)})).ok()) << level;
   }

@@ -90,8 +90,8 @@ void MakePanels(const float* from, int64_t keys, int64_t d, int64_t width, float
 OC_INLINE void Scores(const AttentionShape& s, const Scratch& w, const float* a,
                       const float* panels, int64_t rows, int64_t n, float* scores) {
   for (int64_t p = 0; p < n; p += kPanel) {
-    Product(rows, kPanel, s.width, {a, w.width, 1}, panels + p * s.width, kPanel, scores + p,
-            w.score_stride, false);
+    Product(rows, kPanel, s.width, {a, w.width, 1}, panels + p * s.width, kPanel,
+            {scores + p, w.score_stride});
   }
 }
 
@@ -100,7 +100,7 @@ OC_INLINE void Gather(const Scratch& w, const float* scores, int64_t rows, int64
                       const float* b, float* out) {
   for (int64_t p = 0; p < n; p += kKeys) {
     Product(rows, w.width, n - p < kKeys ? n - p : kKeys, {scores + p, w.score_stride, 1},
-            b + p * w.width, w.width, out, w.width, p > 0);
+            b + p * w.width, w.width, {out, w.width, p > 0});
   }
 }
 
@@ -210,8 +210,8 @@ void Backward(const AttentionShape& s, const void* dy_bytes, const void* q_bytes
       ZeroRest(p, valid, n);
       ZeroRest(ds, valid, n);
     }
-    Product(n, w.width, rows, {w.scores, 1, w.score_stride}, w.dy, w.width, w.dv, w.width, true);
-    Product(n, w.width, rows, {w.dscores, 1, w.score_stride}, w.q, w.width, w.dk, w.width, true);
+    Product(n, w.width, rows, {w.scores, 1, w.score_stride}, w.dy, w.width, {w.dv, w.width, true});
+    Product(n, w.width, rows, {w.dscores, 1, w.score_stride}, w.q, w.width, {w.dk, w.width, true});
     Gather(w, w.dscores, rows, n, w.k, w.out);
     StoreRows(w.out, w.width, rows, s.width, s.scale, dq + i * s.packed, s.packed);
   }

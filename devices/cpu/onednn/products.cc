@@ -17,7 +17,7 @@ class ProductKernel : public HostKernel {
  public:
   ProductKernel(std::unique_ptr<SplitProduct> product, int a, int b, int bias)
       : product_(std::move(product)), a_(a), b_(b), bias_(bias) {}
-  const char* implementation() const override { return "onednn"; }
+  const char* implementation() const override { return product_->implementation(); }
   int64_t workspace_bytes() const override { return product_->workspace_bytes(); }
   Status Run(const KernelArgs& args) override {
     return product_->Run(args.pool, args.inputs[a_], args.inputs[b_],

@@ -1,7 +1,9 @@
 #include "openclaw/devices/cpu/onednn/split_product.h"
 
 #include <algorithm>
+#include <cstring>
 
+#include "openclaw/devices/cpu/native/product_loops.h"
 #include "openclaw/devices/cpu/onednn/first_error.h"
 
 namespace oc::onednn {
@@ -10,62 +12,117 @@ namespace {
 // Parts begin at multiples of what the kernels take at once: 48 columns of an sgemm, 64 of a
 // primitive.
 constexpr int64_t kSgemmColumns = 48, kPrimitiveColumns = 64, kRows = 16;
-// With at least so many columns a worker, columns are split: b, which both kernels copy into a form
-// of their own, is then copied once in all, not once a worker.
-constexpr int64_t kColumnsWorthSplitting = 192;
 constexpr int64_t kAlignment = 64;
+// Of columns that a worker computes beside their place: what stays in its second cache.
+constexpr int64_t kPieceBytes = 1 << 19;
+
+int64_t Length(const WorkRange& r) { return r.end - r.begin; }
+int64_t RoundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+
+// Of multiplications: what is worth waking another worker for.
+constexpr int64_t kWorthSplitting = 1 << 17;
+
+bool UsesOwnLoops(const Product& p) {
+  constexpr int64_t kSmall = 1 << 18;  // multiplications
+  return p.dtype == DType::kF32 && cpu::ActiveIsa() != cpu::Isa::kNone && p.m * p.n * p.k <= kSmall;
+}
 
 bool UsesSgemm(const Product& p) {
   if (p.dtype != DType::kF32 || p.transpose_b || p.bias || p.relu) return false;
-  // What takes microseconds: a call of the primitive costs less where it has nothing to transpose.
-  constexpr int64_t kTiny = 1 << 16;
-  if (!p.transpose_a && p.m * p.n * p.k <= kTiny) return false;
   // Long sums over transposed rows of a wide result: 0.8 to 0.95 of the primitive's speed.
   constexpr int64_t kLongSum = 1024, kWide = 512;
   return !(p.transpose_a && p.k >= kLongSum && std::max(p.m, p.n) >= kWide);
 }
 
-// How evenly `threads` workers are loaded when n is cut at multiples of `grain`: mean over largest.
-double Balance(int64_t n, int64_t grain, int threads) {
-  const WorkRange largest = SplitWork(n, grain, threads, 0);
-  return static_cast<double>(n) / static_cast<double>(largest.end - largest.begin) / threads;
+}  // namespace
+
+SplitProduct::Way SplitProduct::WayOf(const Product& p) {
+  if (UsesOwnLoops(p)) return Way::kOwn;
+  return UsesSgemm(p) ? Way::kSgemm : Way::kPrimitive;
 }
 
-}  // namespace
+bool SplitProduct::IsApart(const Part& part) const {
+  const Product& p = product_;
+  return way_ == Way::kPrimitive && p.batch == 1 && !p.transpose_a && p.transpose_b &&
+         !p.accumulate && Length(part.columns) < p.n;
+}
+
+// About how many cycles a part takes (AVX-512): multiplications, and copies of operands into the
+// forms that the kernels want, which two parts that share an operand both make.
+double SplitProduct::CyclesOf(const Part& part) const {
+  constexpr int64_t kLanes = 16;
+  constexpr double kCopy = 0.27;      // a number
+  constexpr double kStrided = 1.08;   // of the multiplications
+  constexpr double kSharedLine = 40;  // a row: its columns end within another worker's cache line
+  const Product& p = product_;
+  const auto rows = static_cast<double>(Length(part.rows));
+  const auto columns = static_cast<double>(RoundUp(Length(part.columns), kLanes));
+  const auto depth = static_cast<double>(p.k);
+  const bool whole_rows = Length(part.columns) == p.n;
+  double multiply = rows * columns * depth / (p.dtype == DType::kF32 ? 2 * kLanes : 4 * kLanes);
+  double copied = 0;
+  if (way_ != Way::kOwn || p.transpose_b) copied += columns * depth;
+  if (way_ == Way::kSgemm || (way_ == Way::kPrimitive && p.transpose_a)) copied += rows * depth;
+  if (IsApart(part)) copied += rows * columns;
+  if (way_ == Way::kPrimitive && !p.transpose_a && !p.transpose_b && !whole_rows) {
+    multiply *= kStrided;
+  }
+  const bool shares_lines = !whole_rows && p.n * SizeInBytes(p.sum_type()) % kAlignment != 0;
+  return static_cast<double>(Length(part.stack)) *
+         (multiply + kCopy * copied + (shares_lines ? kSharedLine * rows : 0));
+}
 
 void SplitProduct::Split(int threads) {
   const Product& p = product_;
-  const WorkRange stack{0, p.batch}, rows{0, p.m}, columns{0, p.n};
-  const int64_t column_grain = std::min(UsesSgemm(p) ? kSgemmColumns : kPrimitiveColumns,
-                                        std::max<int64_t>(16, (p.n / threads + 15) / 16 * 16));
+  const int64_t column_grain = std::min(way_ == Way::kSgemm ? kSgemmColumns : kPrimitiveColumns,
+                                        std::max<int64_t>(16, RoundUp(p.n / threads, 16)));
   const int64_t row_grain = std::min(kRows, std::max<int64_t>(1, p.m / threads));
-  const double by_stack = Balance(p.batch, 1, threads);
-  const double by_rows = Balance(p.m, row_grain, threads);
-  const double by_columns = Balance(p.n, column_grain, threads);
-  const bool columns_first = p.n >= kColumnsWorthSplitting * threads || p.n >= p.m;
+  const auto whole = [&] {
+    Part part;
+    part.stack = {0, p.batch}, part.rows = {0, p.m}, part.columns = {0, p.n};
+    return part;
+  };
+  struct Axis {
+    WorkRange Part::*range;
+    int64_t n, grain;
+  };
+  const Axis axes[] = {{&Part::stack, p.batch, 1},
+                       {&Part::columns, p.n, column_grain},
+                       {&Part::rows, p.m, row_grain}};
+  const Axis* best = nullptr;  // whose largest part, the first, takes least
+  double least = 0;
+  for (const Axis& axis : axes) {
+    Part first = whole();
+    first.*axis.range = SplitWork(axis.n, axis.grain, threads, 0);
+    const double cycles = CyclesOf(first);
+    if (best == nullptr || cycles < least) best = &axis, least = cycles;
+  }
+  if (p.batch * p.m * p.n * p.k < kWorthSplitting) threads = 1;
   for (int worker = 0; worker < threads; ++worker) {
-    Part part{stack, rows, columns, nullptr, 0};
-    if (by_stack > 0.9 || by_stack >= std::max(by_rows, by_columns)) {
-      part.stack = SplitWork(p.batch, 1, threads, worker);
-    } else if (by_columns > 0.85 && columns_first) {
-      part.columns = SplitWork(p.n, column_grain, threads, worker);
-    } else if (by_rows > 0.85 || by_rows >= by_columns) {
-      part.rows = SplitWork(p.m, row_grain, threads, worker);
-    } else {
-      part.columns = SplitWork(p.n, column_grain, threads, worker);
-    }
-    parts_.push_back(std::move(part));
+    Part part = whole();
+    part.*best->range = SplitWork(best->n, best->grain, threads, worker);
+    if (Length(part.*best->range) > 0) parts_.push_back(std::move(part));
   }
 }
 
-namespace {
-int64_t Length(const WorkRange& r) { return r.end - r.begin; }
-}  // namespace
-
-StatusOr<std::unique_ptr<Call>> SplitProduct::Prepare(const Context& context,
-                                                      const Part& part) const {
+cpu::SmallProduct SplitProduct::SizesOf(const Part& part) const {
   const Product& p = product_;
-  const int64_t batch = Length(part.stack), m = Length(part.rows), n = Length(part.columns);
+  return {.m = Length(part.rows),
+          .n = Length(part.columns),
+          .k = p.k,
+          .lda = p.transpose_a ? p.m : p.k,
+          .ldb = p.transpose_b ? p.k : p.n,
+          .ldc = p.n,
+          .transpose_a = p.transpose_a,
+          .transpose_b = p.transpose_b,
+          .relu = p.relu,
+          .accumulate = p.accumulate};
+}
+
+StatusOr<std::unique_ptr<Call>> SplitProduct::Prepare(const Context& context, const Part& part,
+                                                      int64_t n) const {
+  const Product& p = product_;
+  const int64_t batch = Length(part.stack), m = Length(part.rows);
   const auto matrix = [&](DType dtype, int64_t stack, int64_t rows, int64_t columns,
                           int64_t stack_stride, int64_t row_stride, int64_t column_stride) {
     // Strides of dimensions of one are free: what the library takes for a plain matrix is kept.
@@ -80,7 +137,8 @@ StatusOr<std::unique_ptr<Call>> SplitProduct::Prepare(const Context& context,
                                      p.transpose_a ? 1 : p.k, p.transpose_a ? p.m : 1));
   OC_ASSIGN_OR_RETURN(spec.b, matrix(p.dtype, p.share_b ? 1 : batch, p.k, n, p.k * p.n,
                                      p.transpose_b ? 1 : p.n, p.transpose_b ? p.k : 1));
-  OC_ASSIGN_OR_RETURN(spec.c, matrix(p.sum_type(), batch, m, n, p.m * p.n, p.n, 1));
+  OC_ASSIGN_OR_RETURN(spec.c,
+                      matrix(p.sum_type(), batch, m, n, p.m * p.n, IsApart(part) ? n : p.n, 1));
   if (p.bias) {
     OC_ASSIGN_OR_RETURN(spec.bias, matrix(p.dtype, 1, 1, n, n, n, 1));
   }
@@ -97,60 +155,116 @@ StatusOr<std::unique_ptr<SplitProduct>> SplitProduct::Create(const Context& cont
   std::unique_ptr<SplitProduct> result(new SplitProduct(product));
   result->Split(threads);
   for (Part& part : result->parts_) {
-    if (Length(part.stack) == 0 || Length(part.rows) == 0 || Length(part.columns) == 0) continue;
-    if (UsesSgemm(product)) continue;
-    OC_ASSIGN_OR_RETURN(part.call, result->Prepare(context, part));
     part.scratch_offset = result->workspace_bytes_;
-    result->workspace_bytes_ +=
-        (part.call->scratch_bytes() + kAlignment - 1) / kAlignment * kAlignment;
+    OC_ASSIGN_OR_RETURN(const int64_t bytes, result->PreparePart(context, part));
+    result->workspace_bytes_ += RoundUp(bytes, kAlignment);
   }
   return result;
 }
 
-Status SplitProduct::RunSgemm(const Part& part, const float* a, const float* b, float* c) const {
+// Returns the bytes of workspace that it takes.
+StatusOr<int64_t> SplitProduct::PreparePart(const Context& context, Part& part) const {
+  if (way_ == Way::kSgemm) return 0;
+  if (way_ == Way::kOwn) {
+    return cpu::GetProductLoops().scratch_floats(SizesOf(part)) * SizeInBytes(DType::kF32);
+  }
+  const int64_t columns = Length(part.columns);
+  part.piece = columns;
+  int64_t piece_bytes = 0;
+  if (IsApart(part)) {
+    const int64_t column = Length(part.rows) * SizeInBytes(product_.sum_type());
+    const int64_t fit = kPieceBytes / column / kPrimitiveColumns * kPrimitiveColumns;
+    part.piece = std::min(columns, std::max(kPrimitiveColumns, fit));
+    piece_bytes = RoundUp(part.piece * column, kAlignment);
+  }
+  OC_ASSIGN_OR_RETURN(part.call, Prepare(context, part, part.piece));
+  int64_t scratch = part.call->scratch_bytes();
+  if (columns % part.piece != 0) {
+    OC_ASSIGN_OR_RETURN(part.last_call, Prepare(context, part, columns % part.piece));
+    scratch = std::max(scratch, part.last_call->scratch_bytes());
+  }
+  part.piece_bytes = piece_bytes;
+  return piece_bytes + scratch;
+}
+
+template <typename F>
+Status SplitProduct::ForMatrices(const Part& part, const float* a, const float* b, float* c,
+                                 const F& f) const {
   const Product& p = product_;
-  const int64_t lda = p.transpose_a ? p.m : p.k, ldb = p.transpose_b ? p.k : p.n;
+  a += part.rows.begin * (p.transpose_a ? 1 : p.k);
+  b += part.columns.begin * (p.transpose_b ? p.k : 1);
+  c += part.rows.begin * p.n + part.columns.begin;
   for (int64_t s = part.stack.begin; s < part.stack.end; ++s) {
-    const float* as = a + (p.share_a ? 0 : s * p.m * p.k);
-    const float* bs = b + (p.share_b ? 0 : s * p.k * p.n);
-    OC_RETURN_IF_ERROR(Sgemm(p.transpose_a, p.transpose_b, Length(part.rows), Length(part.columns),
-                             p.k, as + part.rows.begin * (p.transpose_a ? 1 : p.k), lda,
-                             bs + part.columns.begin * (p.transpose_b ? p.k : 1), ldb,
-                             p.accumulate ? 1.0f : 0.0f,
-                             c + s * p.m * p.n + part.rows.begin * p.n + part.columns.begin, p.n));
+    OC_RETURN_IF_ERROR(f(a + (p.share_a ? 0 : s * p.m * p.k), b + (p.share_b ? 0 : s * p.k * p.n),
+                         c + s * p.m * p.n));
   }
   return OkStatus();
 }
 
+Status SplitProduct::RunSgemm(const Part& part, const float* a, const float* b, float* c) const {
+  const cpu::SmallProduct p = SizesOf(part);
+  return ForMatrices(part, a, b, c, [&](const float* as, const float* bs, float* cs) {
+    return Sgemm(p.transpose_a, p.transpose_b, p.m, p.n, p.k, as, p.lda, bs, p.ldb,
+                 p.accumulate ? 1.0f : 0.0f, cs, p.ldc);
+  });
+}
+
+Status SplitProduct::RunOwn(const Part& part, const float* a, const float* b, const float* bias,
+                            float* c, float* scratch) const {
+  const cpu::SmallProduct p = SizesOf(part);
+  const float* const of_part = bias == nullptr ? nullptr : bias + part.columns.begin;
+  return ForMatrices(part, a, b, c, [&](const float* as, const float* bs, float* cs) {
+    cpu::GetProductLoops().multiply(p, as, bs, of_part, cs, scratch);
+    return OkStatus();
+  });
+}
+
 Status SplitProduct::RunPart(const Part& part, const std::byte* a, const std::byte* b,
                              const std::byte* bias, std::byte* c, std::byte* workspace) const {
-  if (Length(part.stack) == 0 || Length(part.rows) == 0 || Length(part.columns) == 0) {
-    return OkStatus();
-  }
-  if (part.call == nullptr) {
-    return RunSgemm(part, reinterpret_cast<const float*>(a), reinterpret_cast<const float*>(b),
-                    reinterpret_cast<float*>(c));
-  }
+  std::byte* const scratch = workspace + part.scratch_offset;
+  if (way_ == Way::kPrimitive) return RunPrimitive(part, a, b, bias, c, scratch);
+  const auto* af = reinterpret_cast<const float*>(a);
+  const auto* bf = reinterpret_cast<const float*>(b);
+  auto* cf = reinterpret_cast<float*>(c);
+  if (way_ == Way::kSgemm) return RunSgemm(part, af, bf, cf);
+  return RunOwn(part, af, bf, reinterpret_cast<const float*>(bias), cf,
+                reinterpret_cast<float*>(scratch));
+}
+
+Status SplitProduct::RunPrimitive(const Part& part, const std::byte* a, const std::byte* b,
+                                  const std::byte* bias, std::byte* c, std::byte* scratch) const {
   const Product& p = product_;
-  const int64_t bytes = SizeInBytes(p.dtype);
-  const int64_t s = part.stack.begin, row = part.rows.begin, column = part.columns.begin;
-  const std::byte* as =
-      a + ((p.share_a ? 0 : s * p.m * p.k) + row * (p.transpose_a ? 1 : p.k)) * bytes;
-  const std::byte* bs =
-      b + ((p.share_b ? 0 : s * p.k * p.n) + column * (p.transpose_b ? p.k : 1)) * bytes;
-  std::byte* cs = c + (s * p.m * p.n + row * p.n + column) * SizeInBytes(p.sum_type());
-  const std::byte* bias_part = p.bias ? bias + column * bytes : nullptr;
-  // The library's interface knows no constant operands.
-  void* operands[] = {const_cast<std::byte*>(as), const_cast<std::byte*>(bs), cs,
-                      const_cast<std::byte*>(bias_part)};
-  return part.call->Run(operands, workspace + part.scratch_offset);
+  const int64_t size = SizeInBytes(p.dtype), sum_size = SizeInBytes(p.sum_type());
+  const int64_t s = part.stack.begin, row = part.rows.begin;
+  a += ((p.share_a ? 0 : s * p.m * p.k) + row * (p.transpose_a ? 1 : p.k)) * size;
+  b += (p.share_b ? 0 : s * p.k * p.n) * size;
+  c += (s * p.m * p.n + row * p.n) * sum_size;
+  for (int64_t j = part.columns.begin; j < part.columns.end; j += part.piece) {
+    const int64_t columns = std::min(part.piece, part.columns.end - j);
+    Call& call = *(columns < part.piece ? part.last_call : part.call);
+    std::byte* const to = c + j * sum_size;
+    // The library's interface knows no constant operands.
+    void* operands[] = {const_cast<std::byte*>(a),
+                        const_cast<std::byte*>(b + j * (p.transpose_b ? p.k : 1) * size),
+                        part.piece_bytes > 0 ? scratch : to,
+                        const_cast<std::byte*>(bias == nullptr ? bias : bias + j * size)};
+    OC_RETURN_IF_ERROR(call.Run(operands, scratch + part.piece_bytes));
+    if (part.piece_bytes == 0) continue;
+    const auto line = static_cast<size_t>(columns * sum_size);
+    for (int64_t i = 0; i < Length(part.rows); ++i) {
+      std::memcpy(to + i * p.n * sum_size, scratch + static_cast<size_t>(i) * line, line);
+    }
+  }
+  return OkStatus();
 }
 
 Status SplitProduct::Run(WorkerPool& pool, const std::byte* a, const std::byte* b,
                          const std::byte* bias, std::byte* c, std::byte* workspace) const {
+  if (parts_.size() == 1) return RunPart(parts_[0], a, b, bias, c, workspace);
   FirstError error;
   pool.Run([&](int worker) {
-    error.Keep(RunPart(parts_[static_cast<size_t>(worker)], a, b, bias, c, workspace));
+    const auto part = static_cast<size_t>(worker);
+    if (part < parts_.size()) error.Keep(RunPart(parts_[part], a, b, bias, c, workspace));
   });
   return error.Take();
 }

@@ -5,6 +5,8 @@
 // Fixed rules choose what runs, never a measurement, so that every process computes the same bits:
 // - bf16, and f32 with b transposed (linear's forward), take the library's product primitive, which
 //   adds bias and relu at no cost: 0.95 to 1.1 of sgemm's speed there.
+// - f32 products that take microseconds run own loops (native/product_loops.h), which cost nothing
+//   to call: 1.0 to 1.5 times the library's speed. They are not split where that would take longer.
 // - Other f32 products (both gradients) take sgemm: up to 1.9 times the primitive's speed where the
 //   primitive has to copy b, and adding to c costs nothing. The exceptions are in UsesSgemm.
 #pragma once
@@ -13,6 +15,7 @@
 #include <optional>
 #include <vector>
 
+#include "openclaw/devices/cpu/native/product_loops.h"
 #include "openclaw/devices/cpu/onednn/shim.h"
 #include "openclaw/devices/host/worker_pool.h"
 
@@ -39,26 +42,48 @@ class SplitProduct {
   static StatusOr<std::unique_ptr<SplitProduct>> Create(const Context& context,
                                                         const Product& product, int threads);
   int64_t workspace_bytes() const { return workspace_bytes_; }
+  // "cpu" for own loops, else "onednn".
+  const char* implementation() const { return way_ == Way::kOwn ? "cpu" : "onednn"; }
   // `bias` may be null where there is none. The pool has as many threads as Create was told.
   Status Run(WorkerPool& pool, const std::byte* a, const std::byte* b, const std::byte* bias,
              std::byte* c, std::byte* workspace) const;
 
  private:
+  enum class Way { kOwn, kSgemm, kPrimitive };
+  static Way WayOf(const Product& product);
   // What one worker computes: a box of c.
   struct Part {
     WorkRange stack, rows, columns;
-    std::unique_ptr<Call> call;  // null: sgemm
     int64_t scratch_offset = 0;
+    // Way::kPrimitive: columns a call, and the call of those that are left.
+    int64_t piece = 0;
+    std::unique_ptr<Call> call, last_call;
+    int64_t piece_bytes = 0;  // of scratch memory that holds a piece of c; 0: none does
   };
 
-  explicit SplitProduct(const Product& product) : product_(product) {}
+  explicit SplitProduct(const Product& product) : product_(product), way_(WayOf(product)) {}
   void Split(int threads);
-  StatusOr<std::unique_ptr<Call>> Prepare(const Context& context, const Part& part) const;
+  double CyclesOf(const Part& part) const;
+  // Whether pieces of c are computed in scratch memory and then copied to where they belong: the
+  // library is up to a third slower where rows of its result do not lie side by side.
+  bool IsApart(const Part& part) const;
+  StatusOr<int64_t> PreparePart(const Context& context, Part& part) const;
+  StatusOr<std::unique_ptr<Call>> Prepare(const Context& context, const Part& part,
+                                          int64_t n) const;
   Status RunPart(const Part& part, const std::byte* a, const std::byte* b, const std::byte* bias,
                  std::byte* c, std::byte* workspace) const;
+  Status RunPrimitive(const Part& part, const std::byte* a, const std::byte* b,
+                      const std::byte* bias, std::byte* c, std::byte* scratch) const;
   Status RunSgemm(const Part& part, const float* a, const float* b, float* c) const;
+  Status RunOwn(const Part& part, const float* a, const float* b, const float* bias, float* c,
+                float* scratch) const;
+  cpu::SmallProduct SizesOf(const Part& part) const;  // of one matrix of a stack
+  // f(a, b, c) for each matrix of a part.
+  template <typename F>
+  Status ForMatrices(const Part& part, const float* a, const float* b, float* c, const F& f) const;
 
   Product product_;
+  Way way_;
   std::vector<Part> parts_;
   int64_t workspace_bytes_ = 0;
 };

@@ -89,21 +89,42 @@ TEST(OneDnn, LinearSplitByColumnsAndByRows) {
     ExpectLinear(type, 24, 40, 650);
     ExpectLinear(type, 200, 33, 20);
     ExpectLinear(type, 130, 600, 10);
+    // Columns split, with more of them than are computed at once, and a rest.
+    ExpectLinear(type, 200, 300, 2200);
+  }
+}
+
+// Tiles of own loops with and without rests of rows, columns and depth, and sums over more than one
+// panel.
+TEST(OneDnn, SmallLinear) {
+  for (const DType type : {DType::kF32, DType::kBF16}) {
+    ExpectLinear(type, 64, 84, 10);
+    ExpectLinear(type, 9, 33, 50);
+    ExpectLinear(type, 3, 5, 7);
+    ExpectLinear(type, 10, 17, 16);
+    ExpectLinear(type, 16, 600, 20);
+    ExpectLinear(type, 1, 300, 129);
+  }
+}
+
+void ExpectStacks(DType type, int64_t stack, int64_t m, int64_t n, int64_t k) {
+  for (const bool ta : {false, true}) {
+    for (const bool tb : {false, true}) {
+      const Shape a = ta ? Shape{stack, k, m} : Shape{stack, m, k};
+      const Shape b = tb ? Shape{stack, n, k} : Shape{stack, k, n};
+      const Attributes attrs = {{"transpose_a", ta}, {"transpose_b", tb}};
+      ExpectAsReference({"matmul", {{type, a}, {type, b}}, attrs});
+      ExpectAsReference({"matmul", {{type, {a[1], a[2]}}, {type, b}}, attrs});
+      ExpectAsReference({"matmul", {{type, a}, {type, {b[1], b[2]}}}, attrs});
+    }
   }
 }
 
 TEST(OneDnn, StacksOfProducts) {
   for (const DType type : {DType::kF32, DType::kBF16}) {
-    for (const bool ta : {false, true}) {
-      for (const bool tb : {false, true}) {
-        const Shape a = ta ? Shape{4, 24, 40} : Shape{4, 40, 24};
-        const Shape b = tb ? Shape{4, 56, 24} : Shape{4, 24, 56};
-        const Attributes attrs = {{"transpose_a", ta}, {"transpose_b", tb}};
-        ExpectAsReference({"matmul", {{type, a}, {type, b}}, attrs});
-        ExpectAsReference({"matmul", {{type, {a[1], a[2]}}, {type, b}}, attrs});
-        ExpectAsReference({"matmul", {{type, a}, {type, {b[1], b[2]}}}, attrs});
-      }
-    }
+    ExpectStacks(type, 4, 40, 56, 24);
+    ExpectStacks(type, 2, 90, 70, 60);  // beyond own loops; with three workers not split by stack
+    ExpectStacks(type, 1, 60, 200, 70);
   }
 }
 
