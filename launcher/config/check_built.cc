@@ -23,7 +23,6 @@ const std::vector<Built>& BuiltValues() {
        [](C c) { return std::string(Name(c.precision.amp_level)); },
        {"O0", "O1", "O2", "O3"}},
       {"parallel.schedule", [](C c) { return c.parallel.schedule; }, {"auto", "gpipe", "1f1b"}},
-      {"parallel.recompute", [](C c) { return c.parallel.recompute; }, {"auto", "none", "marked"}},
       {"comm_options.allreduce_algorithm",
        [](C c) { return std::string(Name(c.comm_options.allreduce_algorithm)); },
        {"auto", "ring"}},

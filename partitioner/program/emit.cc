@@ -12,9 +12,9 @@ VcuLowering::VcuLowering(const LoweringContext& context, int vcu)
   Lane({LaneKind::kCompute, 0});
 }
 
-int VcuLowering::NewBuffer(int64_t bytes, Arena arena) {
+int VcuLowering::NewBuffer(int64_t bytes, MemoryUse use, Arena arena) {
   buffer_arenas_.push_back(arena);
-  items_.push_back({.bytes = bytes, .first = tick_, .last = tick_});
+  items_.push_back({.bytes = bytes, .first = tick_, .last = tick_, .use = use});
   return static_cast<int>(items_.size()) - 1;
 }
 
@@ -38,7 +38,10 @@ VcuLowering::SymbolicRange VcuLowering::Resolve(const Ref& ref, int micro_batch,
   switch (ref.kind) {
     case RefKind::kValue: {
       auto [it, is_new] = values_.try_emplace({ref.id, micro_batch}, kNone);
-      if (is_new) it->second = NewBuffer(bytes);
+      if (is_new) {
+        it->second = NewBuffer(bytes, context_.analysis.activation[ref.id] ? MemoryUse::kActivations
+                                                                           : MemoryUse::kTransient);
+      }
       return Whole(it->second);
     }
     case RefKind::kStepValue: {
@@ -48,12 +51,12 @@ VcuLowering::SymbolicRange VcuLowering::Resolve(const Ref& ref, int micro_batch,
                         context_.shards.uses[cast->second.bucket].gathered);
       }
       auto [it, is_new] = step_values_.try_emplace(ref.id, kNone);
-      if (is_new) it->second = NewBuffer(bytes);
+      if (is_new) it->second = NewBuffer(bytes, MemoryUse::kCasts);
       return Whole(it->second);
     }
     case RefKind::kUpdateValue: {
       auto [it, is_new] = update_values_.try_emplace(ref.id, kNone);
-      if (is_new) it->second = NewBuffer(bytes);
+      if (is_new) it->second = NewBuffer(bytes, MemoryUse::kUpdate);
       return Whole(it->second);
     }
     case RefKind::kVariable: {
@@ -72,7 +75,7 @@ VcuLowering::SymbolicRange VcuLowering::Resolve(const Ref& ref, int micro_batch,
     case RefKind::kMetric:
       return {metrics_buffer_, ref.id * int64_t{4}, 4};
     case RefKind::kWorkspace:
-      return Whole(NewBuffer(bytes));
+      return Whole(NewBuffer(bytes, MemoryUse::kWorkspace));
     default:
       return ResolveInBucket(ref);
   }
@@ -83,7 +86,7 @@ VcuLowering::SymbolicRange VcuLowering::ResolveOnHost(const Ref& ref, int64_t by
   switch (ref.kind) {
     case RefKind::kUpdateValue: {
       auto [it, is_new] = host_update_values_.try_emplace(ref.id, kNone);
-      if (is_new) it->second = NewBuffer(bytes, Arena::kHost);
+      if (is_new) it->second = NewBuffer(bytes, MemoryUse::kOther, Arena::kHost);
       return Whole(it->second);
     }
     case RefKind::kVariable: {
@@ -98,7 +101,7 @@ VcuLowering::SymbolicRange VcuLowering::ResolveOnHost(const Ref& ref, int64_t by
     case RefKind::kMetric:
       return {host_metrics_buffer_, ref.id * int64_t{4}, 4};
     case RefKind::kWorkspace:
-      return Whole(NewBuffer(bytes, Arena::kHost));
+      return Whole(NewBuffer(bytes, MemoryUse::kOther, Arena::kHost));
     default:
       break;
   }
@@ -189,7 +192,7 @@ void VcuLowering::EmitFeedsFor(const WorkItem& item) {
       if (!fed) continue;
       auto [it, is_new] = values_.try_emplace({root.id, item.micro_batch}, kNone);
       if (!is_new) continue;
-      it->second = NewBuffer(root.type.bytes());
+      it->second = NewBuffer(root.type.bytes(), MemoryUse::kFeeds);
       EmitFeed(root.name, item.micro_batch, Whole(it->second));
     }
   }
@@ -199,7 +202,9 @@ void VcuLowering::EmitReceives(int action) {
   for (const Message& m : context_.messages) {
     if (m.to != vcu_ || m.post_action != action) continue;
     const Value& value = graph_.value(m.value);
-    const int buffer = NewBuffer(value.type.bytes());
+    const int buffer = NewBuffer(value.type.bytes(), context_.analysis.activation[m.value]
+                                                         ? MemoryUse::kActivations
+                                                         : MemoryUse::kCommunication);
     values_[{m.value, m.micro_batch}] = buffer;
     Emit({.kind = CommandKind::kRecv,
           .lane = Lane({LaneKind::kRecv, m.from}),
@@ -302,7 +307,8 @@ Status VcuLowering::EmitNodes(const WorkItem& item, const std::vector<int>& node
 void VcuLowering::EmitSmallSum(const std::string& name, int group, const SymbolicRange& range) {
   const int members = static_cast<int>(context_.groups->at(group).vcus.size());
   const int scratch =
-      NewBuffer(context_.options.scratch_bytes(members, range.bytes, DType::kF32, {}));
+      NewBuffer(context_.options.scratch_bytes(members, range.bytes, DType::kF32, {}),
+                MemoryUse::kCommunication);
   Emit({.kind = CommandKind::kCollective,
         .lane = Lane({LaneKind::kGroup, group}),
         .name = name,

@@ -40,8 +40,9 @@ VcuLowering::SymbolicRange VcuLowering::TensorIn(const Place& place, const Symbo
 int VcuLowering::SumBuffer(int bucket) {
   auto [it, is_new] = sum_buffers_.try_emplace(bucket, kNone);
   if (is_new) {
-    it->second = NewBuffer(context_.shards.buckets[bucket].elements *
-                           SizeInBytes(context_.shards.uses[bucket].sum));
+    it->second = NewBuffer(
+        context_.shards.buckets[bucket].elements * SizeInBytes(context_.shards.uses[bucket].sum),
+        MemoryUse::kGradients);
   }
   return it->second;
 }
@@ -58,7 +59,7 @@ VcuLowering::SymbolicRange VcuLowering::ChunkRange(const Place& place, const Ten
     }
   }
   auto [it, is_new] = chunk_buffers_.try_emplace(group, kNone);
-  if (is_new) it->second = NewBuffer(total * SizeInBytes(DType::kF32));
+  if (is_new) it->second = NewBuffer(total * SizeInBytes(DType::kF32), MemoryUse::kUpdate);
   const int64_t first = part.begin / kSumChunk;
   return {it->second, (at + first) * SizeInBytes(DType::kF32),
           (SumChunks(part.end) - first) * SizeInBytes(DType::kF32)};
@@ -75,9 +76,9 @@ VcuLowering::SymbolicRange VcuLowering::ResolveInBucket(const Ref& ref) {
     return SymbolicRange{buffer, (bucket.offsets[place.tensor] + part.begin - first) * size,
                          part.size() * size};
   };
-  const auto piece_buffer = [&](std::map<int, int>& buffers, int b, DType dtype) {
+  const auto piece_buffer = [&](std::map<int, int>& buffers, int b, DType dtype, MemoryUse use) {
     auto [it, is_new] = buffers.try_emplace(b, kNone);
-    if (is_new) it->second = NewBuffer(PieceOf(b, {}, dtype).bytes);
+    if (is_new) it->second = NewBuffer(PieceOf(b, {}, dtype).bytes, use);
     return it->second;
   };
   switch (ref.kind) {
@@ -102,7 +103,7 @@ VcuLowering::SymbolicRange VcuLowering::ResolveInBucket(const Ref& ref) {
       const Place& place = s.casts.at(ref.id);
       const BucketUse& use = s.uses[place.bucket];
       if (use.windowed) {
-        const int buffer = piece_buffer(cast_parts_, place.bucket, use.gathered);
+        const int buffer = piece_buffer(cast_parts_, place.bucket, use.gathered, MemoryUse::kCasts);
         return part_in(place, buffer, true, use.gathered);
       }
       return part_in(place, GatherBuffer(place.bucket), false, use.gathered);
@@ -120,7 +121,7 @@ VcuLowering::SymbolicRange VcuLowering::ResolveInBucket(const Ref& ref) {
     case RefKind::kReduced:
       return taking_up_;
     case RefKind::kTakenUp:
-      return Whole(piece_buffer(taken_up_, ref.id, s.uses[ref.id].sum));
+      return Whole(piece_buffer(taken_up_, ref.id, s.uses[ref.id].sum, MemoryUse::kGradients));
     default:
       break;
   }
@@ -132,8 +133,9 @@ VcuLowering::SymbolicRange VcuLowering::ResolveInBucket(const Ref& ref) {
 int VcuLowering::GatherBuffer(int bucket) {
   auto [it, is_new] = gathered_.try_emplace(bucket, kNone);
   if (is_new) {
-    it->second = NewBuffer(context_.shards.buckets[bucket].elements *
-                           SizeInBytes(context_.shards.uses[bucket].gathered));
+    const BucketUse& use = context_.shards.uses[bucket];
+    it->second = NewBuffer(context_.shards.buckets[bucket].elements * SizeInBytes(use.gathered),
+                           use.read == ReadAs::kCast ? MemoryUse::kCasts : MemoryUse::kParameters);
   }
   return it->second;
 }
@@ -157,7 +159,7 @@ void VcuLowering::EmitCollective(int bucket, CollectiveOp op, const std::string&
                                     s.buckets[b].elements * SizeInBytes(s.uses[b].sum),
                                     s.uses[b].sum, s.buckets[b].pieces));
       }
-      it->second = NewBuffer(bytes);
+      it->second = NewBuffer(bytes, MemoryUse::kCommunication);
     }
     writes.push_back(Whole(it->second));
   }

@@ -4,13 +4,6 @@
 #include <algorithm>
 
 namespace oc {
-namespace {
-
-int64_t Align(int64_t bytes) {
-  return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
-}
-
-}  // namespace
 
 // Parameters of a bucket that is divided, or gathered behind the update, lie together.
 void VcuLowering::PlaceBlocks() {
@@ -25,7 +18,7 @@ void VcuLowering::PlaceBlocks() {
     const int64_t end = bucket.divided ? bucket.pieces[member + 1] : bucket.elements;
     SymbolicRange block = {kNone, program_.state_bytes, (end - first) * size, Arena::kState};
     if (like == nullptr) {
-      program_.state_bytes += Align(block.bytes);
+      program_.state_bytes += AlignForArena(block.bytes);
     } else {
       for (size_t t = 0; t < bucket.names.size(); ++t) {
         for (const StateEntry& e : like->vcus[vcu_].state) {
@@ -118,7 +111,7 @@ Status VcuLowering::PlaceState() {
       entry.range.offset = block->second.offset + at * SizeInBytes(value.type.dtype);
     } else {
       entry.range.offset = program_.state_bytes;
-      program_.state_bytes += Align(entry.range.bytes);
+      program_.state_bytes += AlignForArena(entry.range.bytes);
     }
     if (const auto copy = host_copies_.find(value.name); copy != host_copies_.end()) {
       entry.host_copy = copy->second;
@@ -195,7 +188,7 @@ StatusOr<VcuProgram> VcuLowering::Run() {
       if (v.kind != ValueKind::kScalar || v.scope != Scope::kStep) continue;
       auto [it, is_new] = scalars_.try_emplace({v.name, kNone}, kNone);
       if (!is_new) continue;
-      it->second = NewBuffer(v.type.bytes());
+      it->second = NewBuffer(v.type.bytes(), MemoryUse::kFeeds);
       EmitFeed(v.name, kNone, Whole(it->second));
     }
   }
@@ -226,6 +219,10 @@ int64_t VcuLowering::PlaceBuffers(Arena arena, int64_t begin) {
     ids.push_back(i);
   }
   const int64_t bytes = PlanArena(items);
+  if (arena == Arena::kStep) {
+    program_.memory = BreakdownAtPeak(items, bytes);
+    program_.activation_bytes = PeakOf(items, MemoryUse::kActivations);
+  }
   for (size_t i = 0; i < ids.size(); ++i) items_[ids[i]].offset = begin + items[i].offset;
   return begin + bytes;
 }
@@ -233,6 +230,17 @@ int64_t VcuLowering::PlaceBuffers(Arena arena, int64_t begin) {
 Status VcuLowering::Finish(VcuProgram& program) {
   program.step_bytes = PlaceBuffers(Arena::kStep, 0);
   program.host_bytes = PlaceBuffers(Arena::kHost, program.host_bytes);
+  int64_t state = 0;
+  for (const StateEntry& e : program.state) {
+    if (e.range.arena != Arena::kState) continue;
+    const int64_t bytes = AlignForArena(e.range.bytes);
+    program.memory[e.is_parameter     ? MemoryUse::kParameters
+                   : e.is_model_state ? MemoryUse::kStatistics
+                                      : MemoryUse::kOptimizer] += bytes;
+    state += bytes;
+  }
+  // A forward-only Program holds but a part of the state of the training one that it lies in.
+  program.memory[MemoryUse::kOther] += program.state_bytes - state;
   const auto fix = [&](const SymbolicRange& r) -> Range {
     if (r.buffer == kNone) return {r.arena, r.offset, r.bytes};
     return {buffer_arenas_[r.buffer], items_[r.buffer].offset + r.offset, r.bytes};
