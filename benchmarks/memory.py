@@ -10,6 +10,7 @@ Ranks run under mpirun, each with one VCU; steps of more ranks than the machine 
 import argparse
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -33,7 +34,11 @@ def cases(args, scratch):
                 "parallel.recompute=none", "parallel.shard=%d" % shard]
 
 
-def train(args, ranks, overrides, run):
+def train(args, ranks, overrides, run, profile):
+    """`profile`: op costs that earlier runs measured are taken from this file, and kept there."""
+    os.makedirs(run)
+    if os.path.exists(profile):
+        shutil.copy(profile, os.path.join(run, "profile.json"))
     command = [args.ocl, "train", args.config, "--run-dir", run, "train.steps=%d" % args.steps, "log.every=1",
                "log.tensorboard=false", "comm_options.pipeline_depth=1",
                "comm_options.timeout_seconds=600"] + overrides + args.overrides
@@ -43,6 +48,7 @@ def train(args, ranks, overrides, run):
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if done.returncode != 0:
         raise SystemExit("failed: " + " ".join(command) + "\n" + done.stdout[-3000:])
+    shutil.copy(os.path.join(run, "profile.json"), profile)
     with open(os.path.join(run, "metrics.jsonl")) as lines:
         entries = [json.loads(line) for line in lines]
     return [e["step_seconds"] for e in entries if "step" in e], entries[-1]["summary"]
@@ -71,7 +77,8 @@ def main():
         for name, ranks, overrides in cases(args, scratch):
             if args.only not in name:
                 continue
-            times, summary = train(args, ranks, overrides, os.path.join(scratch, name.replace(" ", "-")))
+            times, summary = train(args, ranks, overrides, os.path.join(scratch, name.replace(" ", "-")),
+                                   os.path.join(scratch, "profile.json"))
             seconds = statistics.median(times[1:] or times)
             if name == "plain":
                 plain = seconds
