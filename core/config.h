@@ -131,6 +131,14 @@ struct CommConfig {
   double timeout_seconds = 30;  // of every blocking call
 };
 
+// What a VCU's activations may take at any time, besides its memory. Neither: no limit of their
+// own.
+struct ActivationBudget {
+  std::optional<double> percent;  // of what they take where nothing is computed again
+  std::optional<int64_t> bytes;
+  bool any() const { return percent.has_value() || bytes.has_value(); }
+};
+
 // What lies outside of the VCUs' own memory between its uses.
 struct OffloadConfig {
   // The optimizer's states and moving averages. none; host: in memory of the host, of VCUs whose
@@ -147,11 +155,15 @@ struct OffloadConfig {
 
 struct ParallelConfig {
   std::optional<int64_t> data_parallel;
-  std::string schedule = "auto";     // auto, gpipe, 1f1b, interleaved, zb-h1, zb-v
-  std::string recompute = "auto";    // auto, none, marked, full
-  int shard = 0;                     // ZeRO stage
-  std::vector<std::string> stages;   // modules to cut after; empty: auto
-  std::string balance = "measured";  // measured, even: how unlike VCUs share the work
+  std::string schedule = "auto";  // auto, gpipe, 1f1b, interleaved, zb-h1, zb-v
+  // Computed again in backward instead of being kept: auto, none, marked, full; or modules, which
+  // come first.
+  std::string recompute = "auto";
+  std::vector<std::string> recompute_modules;  // names or patterns
+  ActivationBudget activation_budget;          // recompute: auto keeps to it
+  int shard = 0;                               // ZeRO stage
+  std::vector<std::string> stages;             // modules to cut after; empty: auto
+  std::string balance = "measured";            // measured, even: how unlike VCUs share the work
   OffloadConfig offload;
 };
 

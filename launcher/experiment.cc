@@ -133,6 +133,8 @@ PipelineOptions MakePipelineOptions(const ExperimentConfig& c) {
   o.data_parallel = c.parallel.data_parallel;
   o.schedule = c.parallel.schedule;
   o.recompute = c.parallel.recompute;
+  o.recompute_modules = c.parallel.recompute_modules;
+  o.activation_budget = c.parallel.activation_budget;
   o.stages = c.parallel.stages;
   o.balance = c.parallel.balance == "even" ? Balance::kEven : Balance::kMeasured;
   o.amp_level = c.precision.amp_level;

@@ -17,6 +17,7 @@ namespace {
 Status Show(const PlannedProgram& planned, const Graph& graph, const ClusterSpec& cluster,
             const PlanFlags& flags) {
   std::fputs(PlanText(planned, graph, cluster).c_str(), stdout);
+  if (flags.memory) std::fputs(MemoryText(planned.plan).c_str(), stdout);
   if (!flags.json_path.empty()) {
     OC_RETURN_IF_ERROR(WriteFile(flags.json_path, planned.plan.ToJson()));
   }
@@ -81,16 +82,16 @@ Status CheckProfile(const std::string& path) {
   return InvalidArgument("plan: no profile ", path, "; a run keeps one in RUN_DIR/profile.json");
 }
 
-// With activations of marked modules computed again in backward, or all kept.
-Status PlanWith(const Experiment& e, const PlanFlags& flags, const std::string& profile,
-                bool recompute) {
+// For machines of a file: their costs come from a profile, or are measured here for the kinds that
+// this machine has.
+Status PlanForFile(const Experiment& e, const PlanFlags& flags, const std::string& profile) {
   OC_ASSIGN_OR_RETURN(ClusterSpec cluster, LoadCluster(flags.cluster_path));
   OC_ASSIGN_OR_RETURN(const HybridOptimizer optimizer,
                       HybridOptimizer::FromConfig(e.config.optimizer));
   const PipelineOptions options = MakePipelineOptions(e.config);
   OC_ASSIGN_OR_RETURN(
       const TrainingGraphs graphs,
-      BuildTrainingGraphs(e.model, optimizer, TrainingGraphOptionsOf(options, cluster, recompute)));
+      BuildTrainingGraphs(e.model, optimizer, TrainingGraphOptionsOf(options, cluster)));
   CostTable costs;
   std::error_code error;
   if (!profile.empty() && std::filesystem::exists(profile, error)) {
@@ -105,16 +106,6 @@ Status PlanWith(const Experiment& e, const PlanFlags& flags, const std::string& 
                       DynamicGraphPartitioner(graphs.joint, &graphs.update, cluster, costs)
                           .Partition(PartitionOptionsOf(options)));
   return Show(planned, graphs.joint, cluster, flags);
-}
-
-// For machines of a file: their costs come from a profile, or are measured here for the kinds that
-// this machine has.
-Status PlanForFile(const Experiment& e, const PlanFlags& flags, const std::string& profile) {
-  const std::string& recompute = e.config.parallel.recompute;
-  const Status planned = PlanWith(e, flags, profile, recompute == "marked");
-  if (!absl::IsResourceExhausted(planned) || recompute != "auto") return planned;
-  OC_LOG_INFO(planned.message(), "; trying with marked modules computed again in backward");
-  return PlanWith(e, flags, profile, /*recompute=*/true);
 }
 
 }  // namespace

@@ -278,6 +278,7 @@ class TrainingRun {
                                 v["bubble"].get<double>(),
                                 predicted.state_bytes + predicted.step_bytes,
                                 v["peak"].get<int64_t>(),
+                                predicted.memory,
                                 Name(pipeline_.plan().compute_types[index])};
         summary_.vcus[index].predicted_host_arena_bytes = predicted.host_arena_bytes;
         summary_.vcus[index].achieved_host_arena_bytes = v["host_peak"].get<int64_t>();

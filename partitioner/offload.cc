@@ -7,7 +7,7 @@
 #include <set>
 
 #include "openclaw/core/nearest_name.h"
-#include "openclaw/optim/groups.h"
+#include "openclaw/core/pattern.h"
 #include "openclaw/partitioner/costs.h"
 #include "openclaw/partitioner/program/saved_values.h"
 

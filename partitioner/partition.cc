@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 
 #include "openclaw/core/clock.h"
 #include "openclaw/graph/amp.h"
-#include "openclaw/partitioner/compute_types.h"
-#include "openclaw/partitioner/offload.h"
+#include "openclaw/partitioner/memory_fit.h"
 #include "openclaw/partitioner/plan_search.h"
 #include "openclaw/partitioner/program/verify.h"
 #include "openclaw/partitioner/schedules/schedule.h"
@@ -80,46 +80,8 @@ StatusOr<PlannedProgram> DynamicGraphPartitioner::Realize(Plan plan,
 
 StatusOr<PlannedProgram> DynamicGraphPartitioner::Try(Plan plan,
                                                       const PartitionOptions& options) const {
-  PlannedProgram planned;
-  planned.plan = std::move(plan);
-  if (planned.plan.compute_types.empty()) {
-    for (const VcuSpec& v : cluster_.vcus) {
-      OC_ASSIGN_OR_RETURN(const DType dtype, ComputeTypeFor(graph_, v));
-      planned.plan.compute_types.push_back(dtype);
-    }
-  }
-  OC_ASSIGN_OR_RETURN(planned.program,
-                      Lower({graph_, update_, planned.plan, cluster_, costs_}, options.lower));
-  OC_ASSIGN_OR_RETURN(planned.simulation,
-                      Simulate(planned.program, cluster_, costs_, options.simulate));
-  Predict(planned.simulation, planned.program, cluster_, costs_, planned.plan);
-  return planned;
-}
-
-StatusOr<PlannedProgram> DynamicGraphPartitioner::TryOffloaded(
-    Plan plan, const PartitionOptions& options) const {
-  OC_ASSIGN_OR_RETURN(plan.offload, AskedOffload(options.offload, cluster_));
-  if (!options.offload.activations.empty()) {
-    plan.offload.resize(cluster_.vcus.size());
-    TypedGraphs typed(graph_);
-    for (int v = 0; v < cluster_.size(); ++v) {
-      if (cluster_.vcus[v].host_kind.empty()) continue;
-      OC_ASSIGN_OR_RETURN(const DType dtype, ComputeTypeFor(graph_, cluster_.vcus[v]));
-      OC_ASSIGN_OR_RETURN(const Graph* own, typed.In(dtype));
-      OC_ASSIGN_OR_RETURN(plan.offload[v].activations,
-                          ActivationsOf(options.offload, *own, plan, v, cluster_, costs_));
-    }
-  }
-  PartitionOptions roomy = options;
-  roomy.lower.keep_budgets = options.offload.optimizer != "auto";
-  for (;;) {
-    OC_ASSIGN_OR_RETURN(PlannedProgram planned, Try(plan, roomy));
-    if (roomy.lower.keep_budgets) return planned;
-    if (OffloadWhatIsTooLarge(options.offload, cluster_, planned.program, plan)) continue;
-    // What now exceeds a budget is an error, which lowering words.
-    roomy.lower.keep_budgets = true;
-    return Try(std::move(plan), roomy);
-  }
+  return MemoryFit(graph_, update_, cluster_, costs_, options)
+      .Lowered(std::move(plan), options.lower.keep_budgets);
 }
 
 Status DynamicGraphPartitioner::ChooseUpdates(const PartitionOptions& options,
@@ -195,6 +157,13 @@ constexpr int kClimbs = 64;
 // A neighbour must be this much faster: less is within what the costs are known to.
 constexpr double kGain = 0.002;
 
+// Cuts are looked for as if so much of the activations had to be kept: where some may be computed
+// again, stages may be cut that would not fit otherwise. None: as if memory had no end.
+std::vector<std::optional<double>> StashShares(const PartitionOptions& options) {
+  if (options.recompute.policy == "none") return {1.0, std::nullopt};
+  return {1.0, 0.3, std::nullopt};
+}
+
 struct Best {
   PlanCandidate candidate;
   PlannedProgram planned;
@@ -226,11 +195,16 @@ StatusOr<PlannedProgram> DynamicGraphPartitioner::Partition(const PartitionOptio
   OC_ASSIGN_OR_RETURN(const std::vector<BatchShape> shapes, BatchShapes(options, cluster_.size()));
   OC_ASSIGN_OR_RETURN(const PlanSearch search,
                       PlanSearch::Create(graph_, update_, cluster_, costs_, options));
+  MemoryFit fit(graph_, update_, cluster_, costs_, options);
   const double begin = NowSeconds();
   const auto late = [&] { return NowSeconds() - begin > options.search_seconds; };
   std::optional<Best> best;
-  const auto try_candidate = [&](const PlanCandidate& candidate, double gain) -> Status {
-    OC_ASSIGN_OR_RETURN(PlannedProgram planned, TryOffloaded(search.ToPlan(candidate), options));
+  std::set<
+      std::tuple<std::string, Placement, std::vector<int>, std::vector<std::vector<int>>, bool>>
+      seen;
+  const auto try_candidate = [&](const PlanCandidate& candidate, double gain,
+                                 bool thorough) -> Status {
+    OC_ASSIGN_OR_RETURN(PlannedProgram planned, fit.Fit(search.ToPlan(candidate), thorough));
     OC_ASSIGN_OR_RETURN(const double rate, WorthOf(planned, cluster_, costs_, options));
     if (!best.has_value() || rate > best->rate * (1 + gain)) {
       best = Best{candidate, std::move(planned), rate};
@@ -238,24 +212,44 @@ StatusOr<PlannedProgram> DynamicGraphPartitioner::Partition(const PartitionOptio
     return OkStatus();
   };
   Status reason;
+  int64_t short_by = INT64_MAX;  // of the plan that is nearest to fitting
   for (const BatchShape& shape : shapes) {
     for (const ScheduleEntry& schedule : Schedules()) {
       if (options.schedule != "auto" && options.schedule != schedule.name) continue;
       if (options.schedule == "auto" && shape.pipeline_depth == 1 && best.has_value()) continue;
-      auto candidates = search.Candidates(search.Adjusted(shape), schedule.name);
-      if (!candidates.ok()) {
-        // Another shape may fit the memory; other errors are the same for all.
-        reason = candidates.status();
-        if (!absl::IsResourceExhausted(reason) && shapes.size() == 1) return reason;
-        continue;
-      }
-      size_t tried = 0;
-      for (const PlanCandidate& candidate : *candidates) {
-        if (tried == kTried || (best.has_value() && late())) break;
-        const Status status = try_candidate(candidate, 0);
-        // One whose memory is short, or whose cut is none, says nothing about the next.
-        if (!status.ok()) reason = status;
-        if (!absl::IsResourceExhausted(status)) ++tried;
+      const BatchShape adjusted = search.Adjusted(shape);
+      for (const std::optional<double>& share : StashShares(options)) {
+        // The last looks at no budget: it is for what computes most again, and for the error.
+        if (!share.has_value() && best.has_value()) continue;
+        auto candidates = search.Candidates(adjusted, schedule.name, share);
+        if (!candidates.ok()) {
+          // Another shape may fit the memory; other errors are the same for all.
+          const bool memory = absl::IsResourceExhausted(candidates.status());
+          if (!memory && shapes.size() == 1) return candidates.status();
+          if (short_by == INT64_MAX) reason = candidates.status();
+          continue;
+        }
+        size_t tried = 0;
+        for (const PlanCandidate& candidate : *candidates) {
+          if (tried == kTried || (best.has_value() && late())) break;
+          if (!seen.insert({schedule.name, candidate.vcus, candidate.begins, candidate.shares,
+                            share.has_value()})
+                   .second) {
+            continue;
+          }
+          const Status status = try_candidate(candidate, 0, !share.has_value());
+          // One whose memory is short, or whose cut is none, says nothing about the next.
+          if (!absl::IsResourceExhausted(status)) {
+            ++tried;
+            if (!status.ok() && short_by == INT64_MAX) reason = status;
+          } else if (share.has_value()) {
+            if (short_by == INT64_MAX) reason = status;
+          } else {
+            if (fit.short_by() < short_by) reason = status;  // the one that is nearest
+            short_by = std::min(short_by, fit.short_by());
+            break;
+          }
+        }
       }
     }
   }
@@ -270,7 +264,7 @@ StatusOr<PlannedProgram> DynamicGraphPartitioner::Partition(const PartitionOptio
     for (const PlanCandidate& neighbour : search.Neighbours(best->candidate)) {
       if (tried++ == climbs || late()) break;
       // One that does not fit, or that its schedule cannot run, is passed by.
-      try_candidate(neighbour, kGain).IgnoreError();
+      try_candidate(neighbour, kGain, /*thorough=*/false).IgnoreError();
       if (best->rate > rate) break;
     }
     if (best->rate == rate) break;

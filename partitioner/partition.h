@@ -20,6 +20,18 @@ namespace oc {
 // fast (what most frameworks do, and what the gain is measured against).
 enum class Balance { kMeasured, kEven };
 
+// What is computed again in backward instead of being kept.
+//   none     nothing
+//   marked   what the model marks (graph/modules.h, Checkpoint)
+//   modules  the modules that `modules` names (graph/passes.h, NodesOfModules)
+//   full     as much as it takes to need as little memory as can be
+//   auto     nothing where it fits, else what costs the least time (recompute_choices.h)
+struct RecomputeOptions {
+  std::string policy = "auto";
+  std::vector<std::string> modules;
+  ActivationBudget activations;  // of VcuProgram::activation_bytes; auto keeps to it
+};
+
 struct PartitionOptions {
   int64_t micro_batch = 1;
   std::optional<int64_t> global_batch;           // samples
@@ -29,6 +41,7 @@ struct PartitionOptions {
   std::string schedule = "auto";
   std::vector<std::string> stages;  // modules to cut after; empty: by cost
   Balance balance = Balance::kMeasured;
+  RecomputeOptions recompute;
   OffloadConfig offload;
   double search_seconds = 5;  // about how long better plans are looked for once there is one
   // How far the costs of one kind of VCU may be off together, as a fraction. Plans of unlike VCUs
@@ -65,17 +78,16 @@ class DynamicGraphPartitioner {
 
   // Tries every allowed shape and schedule, each with its best stage split and shares: lowers and
   // simulates them, improves the fastest by samples a second step by step, verifies it and returns
-  // it. kResourceExhausted where none fits: says by how much, and what would.
+  // it. kResourceExhausted where none fits: names the VCU, what it needs, the smallest budget that
+  // can, and what else helps.
   StatusOr<PlannedProgram> Partition(const PartitionOptions& options) const;
 
   // Lowers, verifies and simulates a given plan.
   StatusOr<PlannedProgram> Realize(Plan plan, const PartitionOptions& options) const;
 
  private:
-  // Realize without the verifier, for plans of which most are dropped.
+  // Realize without the verifier.
   StatusOr<PlannedProgram> Try(Plan plan, const PartitionOptions& options) const;
-  // The same with what the options take out of the VCUs' memory.
-  StatusOr<PlannedProgram> TryOffloaded(Plan plan, const PartitionOptions& options) const;
   // Updates states that lie with the host there, where that is faster; says which and why.
   Status ChooseUpdates(const PartitionOptions& options, PlannedProgram& planned) const;
 

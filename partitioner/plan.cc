@@ -109,15 +109,14 @@ Status Plan::Validate(const Graph& graph, const ClusterSpec& cluster) const {
 }
 
 std::string Plan::ToJson() const {
-  json root = {{"format", "openclaw-plan"},
-               {"version", 1},
-               {"micro_batch", micro_batch},
-               {"micro_batches", micro_batches},
-               {"schedule", schedule},
-               {"recompute", recompute},
-               {"graph", graph_fingerprint},
-               {"advice", advice},
-               {"predicted_step_seconds", predicted_step_seconds}};
+  json root = {{"format", "openclaw-plan"},  {"version", 1},
+               {"micro_batch", micro_batch}, {"micro_batches", micro_batches},
+               {"schedule", schedule},       {"graph", graph_fingerprint},
+               {"advice", advice},           {"predicted_step_seconds", predicted_step_seconds}};
+  root["recompute"] = {{"policy", recompute}, {"nodes", json::array()}};
+  for (const ForwardNode& n : recomputed) {
+    root["recompute"]["nodes"].push_back({n.origin, n.index});
+  }
   root["compute_types"] = json::array();
   for (DType dtype : compute_types) root["compute_types"].push_back(Name(dtype));
   root["stages"] = json::array();
@@ -129,6 +128,10 @@ std::string Plan::ToJson() const {
   }
   root["vcus"] = json::array();
   for (const VcuPrediction& v : vcus) {
+    json memory = json::object();
+    for (int u = 0; u < kMemoryUses; ++u) {
+      memory[Name(static_cast<MemoryUse>(u))] = v.memory.bytes[u];
+    }
     root["vcus"].push_back({{"name", v.name},
                             {"predicted_step_seconds", v.step_seconds},
                             {"predicted_bubble_fraction", v.bubble_fraction},
@@ -137,7 +140,9 @@ std::string Plan::ToJson() const {
                             {"predicted_host_bytes", v.host_bytes},
                             {"predicted_host_arena_bytes", v.host_arena_bytes},
                             {"predicted_file_bytes", v.file_bytes},
-                            {"predicted_peak_bytes", v.state_bytes + v.step_bytes}});
+                            {"predicted_peak_bytes", v.state_bytes + v.step_bytes},
+                            {"predicted_activation_bytes", v.activation_bytes},
+                            {"predicted_memory", std::move(memory)}});
   }
   root["not_deterministic"] = json::array();
   for (const NotDeterministic& n : not_deterministic) {
@@ -167,7 +172,13 @@ StatusOr<Plan> Plan::FromJson(const std::string& text) {
     plan.micro_batch = root.at("micro_batch").get<int64_t>();
     plan.micro_batches = root.at("micro_batches").get<int>();
     plan.schedule = root.at("schedule").get<std::string>();
-    plan.recompute = root.value("recompute", false);
+    if (root.at("recompute").is_boolean()) {
+      return InvalidArgument("plan: it was written by an earlier version; plan again");
+    }
+    plan.recompute = root.at("recompute").at("policy").get<std::string>();
+    for (const json& n : root.at("recompute").at("nodes")) {
+      plan.recomputed.push_back({n.at(0).get<int>(), n.at(1).get<int>()});
+    }
     plan.graph_fingerprint = root.at("graph").get<std::string>();
     plan.advice = root.value("advice", std::vector<std::string>());
     plan.predicted_step_seconds = root.value("predicted_step_seconds", 0.0);
@@ -181,12 +192,20 @@ StatusOr<Plan> Plan::FromJson(const std::string& text) {
                              s.at("owner").get<std::vector<int>>()});
     }
     for (const json& v : root.value("vcus", json::array())) {
-      plan.vcus.push_back(
-          {v.value("name", ""), v.value("predicted_step_seconds", 0.0),
-           v.value("predicted_bubble_fraction", 0.0), v.value("predicted_state_bytes", int64_t{0}),
-           v.value("predicted_step_bytes", int64_t{0}), v.value("predicted_host_bytes", int64_t{0}),
-           v.value("predicted_host_arena_bytes", int64_t{0}),
-           v.value("predicted_file_bytes", int64_t{0})});
+      VcuPrediction p{.name = v.value("name", ""),
+                      .step_seconds = v.value("predicted_step_seconds", 0.0),
+                      .bubble_fraction = v.value("predicted_bubble_fraction", 0.0),
+                      .state_bytes = v.value("predicted_state_bytes", int64_t{0}),
+                      .step_bytes = v.value("predicted_step_bytes", int64_t{0}),
+                      .host_bytes = v.value("predicted_host_bytes", int64_t{0}),
+                      .host_arena_bytes = v.value("predicted_host_arena_bytes", int64_t{0}),
+                      .file_bytes = v.value("predicted_file_bytes", int64_t{0}),
+                      .activation_bytes = v.value("predicted_activation_bytes", int64_t{0})};
+      const json memory = v.value("predicted_memory", json::object());
+      for (int u = 0; u < kMemoryUses; ++u) {
+        p.memory.bytes[u] = memory.value(Name(static_cast<MemoryUse>(u)), int64_t{0});
+      }
+      plan.vcus.push_back(std::move(p));
     }
     for (const json& o : root.value("offload", json::array())) {
       VcuOffload one{.update_on_host = o.value("update_on_host", false),

@@ -9,6 +9,7 @@
 
 #include "openclaw/core/cluster.h"
 #include "openclaw/graph/graph.h"
+#include "openclaw/partitioner/program/memory.h"
 
 namespace oc {
 
@@ -20,6 +21,13 @@ struct StagePlan {
   // owner[g]: which VCU takes micro-batch g of the step. Stages may have unlike replica counts and
   // shares.
   std::vector<int> owner;
+};
+
+// The index-th of the graph's forward nodes that stem from node `origin` of the model.
+struct ForwardNode {
+  int origin = 0;
+  int index = 0;
+  bool operator==(const ForwardNode&) const = default;
 };
 
 // Where a VCU's optimizer states, moving averages included, lie between their uses.
@@ -48,6 +56,9 @@ struct VcuPrediction {
   int64_t host_bytes = 0;        // memory of the host for ops that the device lacks
   int64_t host_arena_bytes = 0;  // what is offloaded: memory of the host
   int64_t file_bytes = 0;        // and of a file
+  // Of both arenas, when the step's holds most; adds up to state_bytes + step_bytes.
+  MemoryBreakdown memory;
+  int64_t activation_bytes = 0;  // the most that activations take at any time
 };
 
 // An op of which a VCU's device does not say that it repeats its results bit by bit.
@@ -70,7 +81,10 @@ struct Plan {
   int64_t micro_batch = 1;  // samples
   int micro_batches = 1;    // in a step, over all replicas
   std::string schedule = "1f1b";
-  bool recompute = false;  // activations of marked modules are computed again in backward
+  // What is computed again in backward instead of being kept, each stage's own choice, ascending by
+  // origin; and what asked for it: none, marked, modules, auto, full.
+  std::vector<ForwardNode> recomputed;
+  std::string recompute = "none";
   std::vector<StagePlan> stages;
   std::string graph_fingerprint;  // of the graph that it was made for
   // What each VCU of the cluster computes the graph's half-typed values in (compute_types.h);

@@ -41,9 +41,6 @@ Status CheckOptions(const PipelineOptions& o) {
     return Unimplemented("comm_options.allreduce_algorithm ", Name(o.allreduce_algorithm),
                          "; there is ring");
   }
-  if (o.recompute != "auto" && o.recompute != "none" && o.recompute != "marked") {
-    return Unimplemented("parallel.recompute '", o.recompute, "'; there are auto, none, marked");
-  }
   return OkStatus();
 }
 
@@ -145,6 +142,9 @@ PartitionOptions PartitionOptionsOf(const PipelineOptions& options) {
   o.schedule = options.schedule;
   o.stages = options.stages;
   o.balance = options.balance;
+  o.recompute = {.policy = options.recompute_modules.empty() ? options.recompute : "modules",
+                 .modules = options.recompute_modules,
+                 .activations = options.activation_budget};
   o.offload = options.offload;
   // The other processes wait for the plan.
   o.search_seconds = std::min(o.search_seconds, options.timeout_seconds / 3);
@@ -155,9 +155,8 @@ PartitionOptions PartitionOptionsOf(const PipelineOptions& options) {
 }
 
 TrainingGraphOptions TrainingGraphOptionsOf(const PipelineOptions& options,
-                                            const ClusterSpec& cluster, bool recompute) {
+                                            const ClusterSpec& cluster) {
   return {.micro_batch = options.micro_batch,
-          .recompute = recompute,
           .amp = {options.amp_level, options.half},
           .loss_scale = ScalesLoss(options, cluster)};
 }
@@ -229,22 +228,10 @@ StatusOr<std::unique_ptr<ElasticPipeline>> ElasticPipeline::Create(const Graph& 
   std::unique_ptr<ElasticPipeline> pipeline(new ElasticPipeline(cluster, optimizer, options));
   pipeline->next_epoch_ = options.epoch * 1000;
   OC_RETURN_IF_ERROR(cluster.MeasureLinks(options.timeout_seconds));
-  // A plan that is given says itself whether it computes again.
   OC_ASSIGN_OR_RETURN(
       pipeline->options_.plan_json,
       cluster.job().Broadcast(options.plan_json, 0, "plan file", options.timeout_seconds));
-  const bool given = !pipeline->options_.plan_json.empty();
-  bool recompute = options.recompute == "marked";
-  if (given) {
-    OC_ASSIGN_OR_RETURN(const Plan plan, Plan::FromJson(pipeline->options_.plan_json));
-    recompute = plan.recompute;
-  }
-  Status planned = pipeline->PlanAndProfile(model, recompute);
-  if (absl::IsResourceExhausted(planned) && options.recompute == "auto" && !given) {
-    OC_LOG_INFO(planned.message(), "; trying with marked modules computed again in backward");
-    planned = pipeline->PlanAndProfile(model, /*recompute=*/true);
-  }
-  OC_RETURN_IF_ERROR(planned);
+  OC_RETURN_IF_ERROR(pipeline->PlanAndProfile(model));
   OC_RETURN_IF_ERROR(pipeline->MeasurePeak());
   OC_RETURN_IF_ERROR(pipeline->KeepProfile());
   OC_ASSIGN_OR_RETURN(const ProcessMemory memory, ReadProcessMemory());
@@ -263,10 +250,9 @@ StatusOr<std::unique_ptr<ElasticPipeline>> ElasticPipeline::Create(const Graph& 
   return pipeline;
 }
 
-Status ElasticPipeline::PlanAndProfile(const Graph& model, bool recompute) {
+Status ElasticPipeline::PlanAndProfile(const Graph& model) {
   model_ = model;
-  const TrainingGraphOptions graph_options =
-      TrainingGraphOptionsOf(options_, cluster_.spec(), recompute);
+  const TrainingGraphOptions graph_options = TrainingGraphOptionsOf(options_, cluster_.spec());
   OC_ASSIGN_OR_RETURN(TrainingGraphs graphs, BuildTrainingGraphs(model, optimizer_, graph_options));
   OC_RETURN_IF_ERROR(CheckComputeTypes(graphs.joint, cluster_.spec()));
   joint_ = std::move(graphs.joint);
@@ -279,7 +265,6 @@ Status ElasticPipeline::PlanAndProfile(const Graph& model, bool recompute) {
     }
     OC_ASSIGN_OR_RETURN(scaler_, LossScaler::Create(config));
   }
-  recomputes_ = recompute;
   OC_RETURN_IF_ERROR(LoadProfile());
   return MakePlan();
 }
@@ -346,14 +331,13 @@ Status ElasticPipeline::MakePlan() {
   const PartitionOptions partition = PartitionOptionsOf(options_);
   std::string text;
   Status status;
-  // "!": a failure of rank 0's; "?": one that another choice of recomputation may mend.
+  // "!": a failure of rank 0's; "?": memory is short.
   if (cluster_.job().rank() == 0) {
     if (!options_.plan_json.empty()) {
       text = options_.plan_json;
     } else {
       auto planned = partitioner.Partition(partition);
       status = planned.status();
-      if (planned.ok()) planned->plan.recompute = recomputes_;
       text = planned.ok()
                  ? planned->plan.ToJson()
                  : absl::StrCat(absl::IsResourceExhausted(status) ? "?" : "!", status.message());

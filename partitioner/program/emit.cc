@@ -26,9 +26,9 @@ VcuLowering::VcuLowering(const LoweringContext& context, int vcu)
   Lane({LaneKind::kCompute, 0});
 }
 
-int VcuLowering::NewBuffer(int64_t bytes, Arena arena) {
+int VcuLowering::NewBuffer(int64_t bytes, MemoryUse use, Arena arena) {
   buffer_arenas_.push_back(arena);
-  items_.push_back({.bytes = bytes, .first = tick_, .last = tick_});
+  items_.push_back({.bytes = bytes, .first = tick_, .last = tick_, .use = use});
   return static_cast<int>(items_.size()) - 1;
 }
 
@@ -52,17 +52,20 @@ VcuLowering::SymbolicRange VcuLowering::Resolve(const Ref& ref, int micro_batch,
   switch (ref.kind) {
     case RefKind::kValue: {
       auto [it, is_new] = values_.try_emplace({ref.id, micro_batch}, kNone);
-      if (is_new) it->second = NewBuffer(bytes);
+      if (is_new) {
+        it->second = NewBuffer(bytes, context_.analysis.activation[ref.id] ? MemoryUse::kActivations
+                                                                           : MemoryUse::kTransient);
+      }
       return Whole(it->second);
     }
     case RefKind::kStepValue: {
       auto [it, is_new] = step_values_.try_emplace(ref.id, kNone);
-      if (is_new) it->second = NewBuffer(bytes);
+      if (is_new) it->second = NewBuffer(bytes, MemoryUse::kCasts);
       return Whole(it->second);
     }
     case RefKind::kUpdateValue: {
       auto [it, is_new] = update_values_.try_emplace(ref.id, kNone);
-      if (is_new) it->second = NewBuffer(bytes);
+      if (is_new) it->second = NewBuffer(bytes, MemoryUse::kUpdate);
       return Whole(it->second);
     }
     case RefKind::kVariable: {
@@ -77,7 +80,7 @@ VcuLowering::SymbolicRange VcuLowering::Resolve(const Ref& ref, int micro_batch,
     case RefKind::kMetric:
       return {metrics_buffer_, ref.id * int64_t{4}, 4};
     case RefKind::kWorkspace:
-      return Whole(NewBuffer(bytes));
+      return Whole(NewBuffer(bytes, MemoryUse::kWorkspace));
   }
   return {};
 }
@@ -87,7 +90,7 @@ VcuLowering::SymbolicRange VcuLowering::ResolveOnHost(const Ref& ref, int64_t by
   switch (ref.kind) {
     case RefKind::kUpdateValue: {
       auto [it, is_new] = host_update_values_.try_emplace(ref.id, kNone);
-      if (is_new) it->second = NewBuffer(bytes, Arena::kHost);
+      if (is_new) it->second = NewBuffer(bytes, MemoryUse::kOther, Arena::kHost);
       return Whole(it->second);
     }
     case RefKind::kVariable: {
@@ -102,7 +105,7 @@ VcuLowering::SymbolicRange VcuLowering::ResolveOnHost(const Ref& ref, int64_t by
     case RefKind::kMetric:
       return {host_metrics_buffer_, ref.id * int64_t{4}, 4};
     case RefKind::kWorkspace:
-      return Whole(NewBuffer(bytes, Arena::kHost));
+      return Whole(NewBuffer(bytes, MemoryUse::kOther, Arena::kHost));
     case RefKind::kValue:
     case RefKind::kStepValue:
       break;
@@ -194,7 +197,7 @@ void VcuLowering::EmitFeedsFor(const WorkItem& item) {
       if (!fed) continue;
       auto [it, is_new] = values_.try_emplace({root.id, item.micro_batch}, kNone);
       if (!is_new) continue;
-      it->second = NewBuffer(root.type.bytes());
+      it->second = NewBuffer(root.type.bytes(), MemoryUse::kFeeds);
       EmitFeed(root.name, item.micro_batch, Whole(it->second));
     }
   }
@@ -204,7 +207,9 @@ void VcuLowering::EmitReceives(int action) {
   for (const Message& m : context_.messages) {
     if (m.to != vcu_ || m.post_action != action) continue;
     const Value& value = graph_.value(m.value);
-    const int buffer = NewBuffer(value.type.bytes());
+    const int buffer = NewBuffer(value.type.bytes(), context_.analysis.activation[m.value]
+                                                         ? MemoryUse::kActivations
+                                                         : MemoryUse::kCommunication);
     values_[{m.value, m.micro_batch}] = buffer;
     Emit({.kind = CommandKind::kRecv,
           .lane = Lane({LaneKind::kRecv, m.from}),
@@ -346,7 +351,8 @@ Status VcuLowering::EmitCount() {
   for (const auto& [a, range] : accumulators_) {
     if (graph.accumulators[a].kind != Accumulator::Kind::kCount) continue;
     const int members = static_cast<int>(context_.count_vcus.size());
-    const int scratch = NewBuffer(context_.options.scratch_bytes(members, range.bytes));
+    const int scratch =
+        NewBuffer(context_.options.scratch_bytes(members, range.bytes), MemoryUse::kCommunication);
     Emit({.kind = CommandKind::kCollective,
           .lane = Lane({LaneKind::kGroup, context_.count_group}),
           .name = "count",
@@ -373,7 +379,8 @@ void VcuLowering::EmitReductions() {
     for (int64_t offset = 0; offset < total; offset += piece) {
       const SymbolicRange data = {buffer, offset, std::min(piece, total - offset)};
       const int scratch =
-          NewBuffer(context_.options.scratch_bytes(static_cast<int>(r.vcus.size()), data.bytes));
+          NewBuffer(context_.options.scratch_bytes(static_cast<int>(r.vcus.size()), data.bytes),
+                    MemoryUse::kCommunication);
       Emit({.kind = CommandKind::kCollective,
             .lane = Lane({LaneKind::kGroup, r.group}),
             .name = absl::StrCat("gradients ", number++),
@@ -412,7 +419,8 @@ Status VcuLowering::EmitUpdate() {
   const SymbolicRange metrics = {metrics_buffer_, 0, 4 * (num_metrics + int64_t{1})};
   if (context_.metrics_group != kNone) {
     const int scratch =
-        NewBuffer(context_.options.scratch_bytes(context_.input.cluster.size(), metrics.bytes));
+        NewBuffer(context_.options.scratch_bytes(context_.input.cluster.size(), metrics.bytes),
+                  MemoryUse::kCommunication);
     Emit({.kind = CommandKind::kCollective,
           .lane = Lane({LaneKind::kGroup, context_.metrics_group}),
           .name = "metrics",

@@ -8,10 +8,6 @@
 namespace oc {
 namespace {
 
-int64_t Align(int64_t bytes) {
-  return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
-}
-
 // A bucket is a part of the whole that keeps the copies hidden behind the updates, and not so small
 // that each copy's own time counts.
 constexpr int64_t kBucketsWanted = 8;
@@ -41,7 +37,7 @@ void VcuLowering::PlanStateBuckets() {
     auto& list = of_home[home];
     if (list.empty()) homes.push_back(home);
     list.push_back(&v);
-    total += Align(value.type.bytes());
+    total += AlignForArena(value.type.bytes());
   }
   const int64_t most = context_.options.offload_bucket_bytes;
   const int64_t limit = std::min(most, std::max(kLeastBucket, total / kBucketsWanted));
@@ -49,7 +45,8 @@ void VcuLowering::PlanStateBuckets() {
   int64_t& end = arena == Arena::kFile ? program_.file_bytes : program_.host_bytes;
   for (const std::string& home : homes) {
     int64_t bytes = 0;
-    for (const Variable* v : of_home[home]) bytes += Align(update->value(v->value).type.bytes());
+    for (const Variable* v : of_home[home])
+      bytes += AlignForArena(update->value(v->value).type.bytes());
     if (buckets_.empty() || buckets_.back().range.bytes + bytes > limit) {
       buckets_.push_back({.range = {arena, end, 0}});
     }
@@ -59,7 +56,7 @@ void VcuLowering::PlanStateBuckets() {
       const Value& value = update->value(v->value);
       bucket.states.push_back(value.name);
       offloaded_[value.name] = {arena, end, value.type.bytes()};
-      end += Align(value.type.bytes());
+      end += AlignForArena(value.type.bytes());
     }
     bucket.range.bytes += bytes;
   }
@@ -70,7 +67,7 @@ void VcuLowering::PlanStateBuckets() {
     const Value& value = graph_.value(v.value);
     if (of_home.count(value.name) == 0) continue;
     host_copies_[value.name] = {Arena::kHost, program_.host_bytes, value.type.bytes()};
-    program_.host_bytes += Align(value.type.bytes());
+    program_.host_bytes += AlignForArena(value.type.bytes());
   }
 }
 
@@ -115,7 +112,7 @@ void VcuLowering::BringBucket(size_t b) {
   bucket.brought = true;
   if (!offload().update_on_host) {
     const Range& r = bucket.range;
-    bucket.buffer = NewBuffer(r.bytes);
+    bucket.buffer = NewBuffer(r.bytes, MemoryUse::kUpdate);
     EmitCopy(absl::StrCat("states ", b), {kNone, r.offset, r.bytes, r.arena}, Whole(bucket.buffer));
     for (const std::string& name : bucket.states) {
       const Range& state = offloaded_.at(name);
@@ -136,14 +133,14 @@ void VcuLowering::BringBucket(size_t b) {
     return std::pair(x.first.buffer, x.first.offset) < std::pair(y.first.buffer, y.first.offset);
   });
   int64_t bytes = 0;
-  for (const auto& [range, a] : gradients) bytes += Align(range.bytes);
-  const int buffer = NewBuffer(bytes, Arena::kHost);
+  for (const auto& [range, a] : gradients) bytes += AlignForArena(range.bytes);
+  const int buffer = NewBuffer(bytes, MemoryUse::kOther, Arena::kHost);
   std::vector<std::pair<SymbolicRange, SymbolicRange>> moves;
   int64_t at = 0;
   for (const auto& [range, a] : gradients) {
     host_accumulators_[a] = {buffer, at, range.bytes, Arena::kHost};
     moves.emplace_back(range, host_accumulators_[a]);
-    at += Align(range.bytes);
+    at += AlignForArena(range.bytes);
   }
   EmitCopies(absl::StrCat("gradients ", b), moves);
 }
@@ -157,7 +154,7 @@ void VcuLowering::EmitCopies(const std::string& name,
     for (++i; i < moves.size(); ++i) {
       const auto& [next_from, next_to] = moves[i];
       const auto behind = [](const SymbolicRange& r, const SymbolicRange& next) {
-        return next.buffer == r.buffer && next.offset == r.offset + Align(r.bytes);
+        return next.buffer == r.buffer && next.offset == r.offset + AlignForArena(r.bytes);
       };
       if (!behind(from, next_from) || !behind(to, next_to)) break;
       from.bytes = next_from.offset + next_from.bytes - from.offset;
@@ -193,10 +190,10 @@ void VcuLowering::BringScalars() {
     if (v.kind != ValueKind::kScalar || v.scope != Scope::kStep) continue;
     auto [it, is_new] = host_scalars_.try_emplace(v.name, kNone);
     if (!is_new) continue;
-    it->second = NewBuffer(v.type.bytes(), Arena::kHost);
+    it->second = NewBuffer(v.type.bytes(), MemoryUse::kOther, Arena::kHost);
     EmitFeed(v.name, kNone, Whole(it->second));
   }
-  host_metrics_buffer_ = NewBuffer(items_[metrics_buffer_].bytes, Arena::kHost);
+  host_metrics_buffer_ = NewBuffer(items_[metrics_buffer_].bytes, MemoryUse::kOther, Arena::kHost);
   EmitCopy("metrics", Whole(metrics_buffer_), Whole(host_metrics_buffer_));
 }
 

@@ -90,7 +90,8 @@ void VcuLowering::TakeActivations(size_t k, int begin, int end) {
     for (int root : group.roots) {
       const auto here = values_.find({root, item.micro_batch});
       OC_CHECK(here != values_.end(), graph_.value(root).name);
-      const int there = NewBuffer(items_[here->second].bytes, Arena::kHost);
+      const int there =
+          NewBuffer(items_[here->second].bytes, MemoryUse::kActivations, Arena::kHost);
       EmitCopy(graph_.value(root).name, Whole(here->second), Whole(there));
       pending_.back().command.micro_batch = item.micro_batch;
       sent_buffers_.push_back(here->second);
@@ -109,7 +110,7 @@ void VcuLowering::BringActivations(size_t k, int end) {
     for (int root : group.roots) {
       const auto there = taken_.find({root, work[k].micro_batch});
       if (there == taken_.end()) continue;
-      const int here = NewBuffer(items_[there->second].bytes);
+      const int here = NewBuffer(items_[there->second].bytes, MemoryUse::kActivations);
       EmitCopy(graph_.value(root).name, Whole(there->second), Whole(here));
       pending_.back().command.micro_batch = work[k].micro_batch;
       values_[there->first] = here;

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "openclaw/graph/graph.h"
+#include "openclaw/partitioner/program/memory.h"
 
 namespace oc {
 
@@ -140,6 +141,9 @@ struct VcuProgram {
   int64_t host_bytes = 0;
   int64_t file_bytes = 0;
   int64_t ArenaBytes(Arena arena) const;
+  // Of both arenas, when the step's holds most; adds up to their sizes.
+  MemoryBreakdown memory;
+  int64_t activation_bytes = 0;  // the most that activations take at any time
 };
 
 struct ProgramGroup {

@@ -201,11 +201,16 @@ void Predict(const Simulation& simulation, const Program& program, const Cluster
   plan.predicted_step_seconds = simulation.step_seconds;
   plan.vcus.clear();
   for (size_t i = 0; i < program.vcus.size(); ++i) {
-    plan.vcus.push_back({program.vcus[i].name, simulation.vcus[i].step_seconds,
-                         simulation.vcus[i].bubble_fraction, program.vcus[i].state_bytes,
-                         program.vcus[i].step_bytes});
-    plan.vcus.back().host_arena_bytes = program.vcus[i].host_bytes;
-    plan.vcus.back().file_bytes = program.vcus[i].file_bytes;
+    const VcuProgram& v = program.vcus[i];
+    plan.vcus.push_back({.name = v.name,
+                         .step_seconds = simulation.vcus[i].step_seconds,
+                         .bubble_fraction = simulation.vcus[i].bubble_fraction,
+                         .state_bytes = v.state_bytes,
+                         .step_bytes = v.step_bytes,
+                         .host_arena_bytes = v.host_bytes,
+                         .file_bytes = v.file_bytes,
+                         .memory = v.memory,
+                         .activation_bytes = v.activation_bytes});
   }
   plan.not_deterministic = FindNotDeterministic(program, cluster, costs);
   ForCalls(program, cluster, costs, [&](size_t vcu, const Call&, const CostEntry& entry, int) {

@@ -4,13 +4,6 @@
 #include <algorithm>
 
 namespace oc {
-namespace {
-
-int64_t Align(int64_t bytes) {
-  return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
-}
-
-}  // namespace
 
 Status VcuLowering::PlaceState() {
   const Program* like = context_.options.state_of;
@@ -50,7 +43,7 @@ Status VcuLowering::PlaceState() {
       entry.range = away->second;
     } else {
       entry.range = {Arena::kState, program_.state_bytes, value.type.bytes()};
-      program_.state_bytes += Align(entry.range.bytes);
+      program_.state_bytes += AlignForArena(entry.range.bytes);
     }
     if (const auto copy = host_copies_.find(value.name); copy != host_copies_.end()) {
       entry.host_copy = copy->second;
@@ -78,9 +71,9 @@ void VcuLowering::PlaceAccumulators() {
     std::vector<int64_t> offsets;
     for (int a : r.accumulators) {
       offsets.push_back(total);
-      total += Align(graph.value(graph.accumulators[a].contributions[0]).type.bytes());
+      total += AlignForArena(graph.value(graph.accumulators[a].contributions[0]).type.bytes());
     }
-    const int buffer = NewBuffer(total);
+    const int buffer = NewBuffer(total, MemoryUse::kGradients);
     for (size_t i = 0; i < r.accumulators.size(); ++i) {
       const Accumulator& a = graph.accumulators[r.accumulators[i]];
       const TensorType& type = graph.value(a.contributions[0]).type;
@@ -111,7 +104,7 @@ StatusOr<VcuProgram> VcuLowering::Run() {
       if (v.kind != ValueKind::kScalar || v.scope != Scope::kStep) continue;
       auto [it, is_new] = scalars_.try_emplace({v.name, kNone}, kNone);
       if (!is_new) continue;
-      it->second = NewBuffer(v.type.bytes());
+      it->second = NewBuffer(v.type.bytes(), MemoryUse::kFeeds);
       EmitFeed(v.name, kNone, Whole(it->second));
     }
   }
@@ -140,6 +133,10 @@ int64_t VcuLowering::PlaceBuffers(Arena arena, int64_t begin) {
     ids.push_back(i);
   }
   const int64_t bytes = PlanArena(items);
+  if (arena == Arena::kStep) {
+    program_.memory = BreakdownAtPeak(items, bytes);
+    program_.activation_bytes = PeakOf(items, MemoryUse::kActivations);
+  }
   for (size_t i = 0; i < ids.size(); ++i) items_[ids[i]].offset = begin + items[i].offset;
   return begin + bytes;
 }
@@ -147,6 +144,17 @@ int64_t VcuLowering::PlaceBuffers(Arena arena, int64_t begin) {
 Status VcuLowering::Finish(VcuProgram& program) {
   program.step_bytes = PlaceBuffers(Arena::kStep, 0);
   program.host_bytes = PlaceBuffers(Arena::kHost, program.host_bytes);
+  int64_t state = 0;
+  for (const StateEntry& e : program.state) {
+    if (e.range.arena != Arena::kState) continue;
+    const int64_t bytes = AlignForArena(e.range.bytes);
+    program.memory[e.is_parameter     ? MemoryUse::kParameters
+                   : e.is_model_state ? MemoryUse::kStatistics
+                                      : MemoryUse::kOptimizer] += bytes;
+    state += bytes;
+  }
+  // A forward-only Program holds but a part of the state of the training one that it lies in.
+  program.memory[MemoryUse::kOther] += program.state_bytes - state;
   const auto fix = [&](const SymbolicRange& r) -> Range {
     if (r.buffer == kNone) return {r.arena, r.offset, r.bytes};
     return {buffer_arenas_[r.buffer], items_[r.buffer].offset + r.offset, r.bytes};

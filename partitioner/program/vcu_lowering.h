@@ -140,7 +140,7 @@ class VcuLowering {
                     const Graph& graph, const Node& node, Template& out);
 
   // Emitting commands.
-  int NewBuffer(int64_t bytes, Arena arena = Arena::kStep);
+  int NewBuffer(int64_t bytes, MemoryUse use = MemoryUse::kOther, Arena arena = Arena::kStep);
   int Lane(LaneSpec spec);
   SymbolicRange Resolve(const Ref& ref, int micro_batch, int64_t bytes);
   SymbolicRange ResolveOnHost(const Ref& ref, int64_t bytes);
