@@ -127,9 +127,10 @@ Status DynamicGraphPartitioner::ChooseUpdates(const PartitionOptions& options,
     const double there_ms = there->plan.predicted_step_seconds * 1e3;
     if (there_ms < here_ms) planned = *std::move(there);
     planned.plan.advice.push_back(absl::StrCat(
-        name, there_ms < here_ms ? " is updated on its host" : " updates its states itself",
-        ", which have their place there: the step takes ", std::min(here_ms, there_ms),
-        " ms so, and ", std::max(here_ms, there_ms), " ms ",
+        name,
+        there_ms < here_ms ? " is updated on its host" : " updates the states that its host keeps",
+        ": the step takes ", std::min(here_ms, there_ms), " ms so, ",
+        std::max(here_ms, there_ms), " ms ",
         there_ms < here_ms ? "with the states brought to it" : "with the update on the host"));
   }
   return OkStatus();
