@@ -79,6 +79,30 @@ StatusOr<PlannedProgram> DynamicGraphPartitioner::Realize(Plan plan,
   return planned;
 }
 
+StatusOr<std::vector<PlanAlternative>> DynamicGraphPartitioner::Alternatives(
+    const Plan& plan, const PartitionOptions& options) const {
+  MemoryFit fit(graph_, update_, cluster_, costs_, options);
+  Plan none = plan;
+  none.recomputed.clear();
+  OC_ASSIGN_OR_RETURN(const PlannedProgram plain, fit.Lowered(std::move(none)));
+  OC_ASSIGN_OR_RETURN(const PlannedProgram own, fit.Lowered(plan));
+  OC_ASSIGN_OR_RETURN(const PlannedProgram full, fit.Fullest(plain));
+  std::vector<PlanAlternative> result;
+  const auto add = [&](const std::string& name, const Plan& p, bool chosen) {
+    PlanAlternative a{
+        .recompute = name, .step_seconds = p.predicted_step_seconds, .chosen = chosen};
+    for (const VcuPrediction& v : p.vcus) {
+      a.arena_bytes = std::max(a.arena_bytes, v.state_bytes + v.step_bytes);
+      a.activation_bytes = std::max(a.activation_bytes, v.activation_bytes);
+    }
+    result.push_back(std::move(a));
+  };
+  add("none", plain.plan, plan.recomputed.empty());
+  if (!plan.recomputed.empty()) add(plan.recompute, own.plan, true);
+  if (full.plan.recomputed != plan.recomputed) add("full", full.plan, false);
+  return result;
+}
+
 StatusOr<PlannedProgram> DynamicGraphPartitioner::Try(Plan plan,
                                                       const PartitionOptions& options) const {
   return MemoryFit(graph_, update_, cluster_, costs_, options)

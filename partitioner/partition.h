@@ -74,6 +74,15 @@ struct PlannedProgram {
   Simulation simulation;
 };
 
+// What a plan would take with another choice of what is computed again.
+struct PlanAlternative {
+  std::string recompute;         // none, full, or the plan's own
+  int64_t arena_bytes = 0;       // of the VCU that takes most
+  int64_t activation_bytes = 0;  // of the VCU that keeps most
+  double step_seconds = 0;
+  bool chosen = false;  // the plan's own
+};
+
 class DynamicGraphPartitioner {
  public:
   // All must outlive it. `graph` is a bound joint graph; `update` its update graph.
@@ -89,6 +98,11 @@ class DynamicGraphPartitioner {
 
   // Lowers, verifies and simulates a given plan.
   StatusOr<PlannedProgram> Realize(Plan plan, const PartitionOptions& options) const;
+
+  // What recomputation buys a given plan: nothing, what the plan has, as much as saves memory.
+  // Budgets are not looked at.
+  StatusOr<std::vector<PlanAlternative>> Alternatives(const Plan& plan,
+                                                      const PartitionOptions& options) const;
 
  private:
   // Realize without the verifier.

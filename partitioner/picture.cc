@@ -162,6 +162,17 @@ std::string MemoryText(const Plan& plan) {
   return text;
 }
 
+std::string AlternativesText(const std::vector<PlanAlternative>& alternatives) {
+  std::string text = absl::StrFormat("  %-16s %12s %14s %16s\n", "recompute", "step ms",
+                                     "arenas MiB", "activations MiB");
+  for (const PlanAlternative& a : alternatives) {
+    absl::StrAppendFormat(&text, "  %-16s %12.3f %14.2f %16.2f%s\n", a.recompute,
+                          a.step_seconds * 1e3, a.arena_bytes / 1048576.0,
+                          a.activation_bytes / 1048576.0, a.chosen ? "  this plan" : "");
+  }
+  return text;
+}
+
 std::string TimelineSvg(const PlannedProgram& planned) {
   const Program& program = planned.program;
   constexpr double kLeft = 150, kWidth = 1200, kRow = 22, kTop = 40;
