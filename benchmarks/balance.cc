@@ -2,7 +2,8 @@
 // cut, all of them run; beside the same VCUs treated alike, and beside the sum of each one alone.
 //
 //   balance --vcus sim:speed=1,sim:speed=2,sim:speed=4 --model gpt-tiny --replicas 3
-//   --micro-batches 7 balance --vcus cpu,opencl --model lenet --depth 2 --micro-batches 8
+//       --micro-batches 7
+//   balance --vcus cpu,opencl --model lenet --depth 2 --micro-batches 8
 //
 // One line a plan, then one JSON line. Everything is run once for --seconds; the planner's, the
 // even one and the fastest others then take turns for --rounds, and their medians are compared, so
@@ -15,6 +16,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -156,17 +158,22 @@ class Bench {
                        Balance balance, const std::string& plan, double seconds) {
     OC_ASSIGN_OR_RETURN(Case c, MakeCase(flags_.model));
     OC_ASSIGN_OR_RETURN(Cluster cluster, Cluster::Discover({.config = {.entries = vcus}}));
+    // The planner may leave a VCU out, as every share that it is compared with: a number of
+    // replicas that is asked for gives each of them something.
+    std::optional<int64_t> data_parallel = replicas;
+    if (plan.empty() && balance == Balance::kMeasured) data_parallel.reset();
     OC_ASSIGN_OR_RETURN(auto pipeline,
                         ElasticPipeline::Create(
                             c.model, cluster, HybridOptimizer(AdamW{.lr = 1e-4}, {.clip_norm = 1}),
                             {.micro_batch = flags_.micro_batch,
                              .global_batch = int64_t{flags_.micro_batch} * flags_.micro_batches,
                              .pipeline_depth = depth,
-                             .data_parallel = replicas,
+                             .data_parallel = data_parallel,
                              .recompute = "none",
                              .balance = balance,
                              .plan_json = plan,
-                             .profile_path = profile_.string(),
+                             // What one costs alone is no profile of those that slow each other.
+                             .profile_path = vcus.size() > 1 ? profile_.string() : "",
                              .profile_seconds = 2}));
     plan_ = pipeline->plan();
     if (first_.empty()) {

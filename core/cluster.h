@@ -28,6 +28,9 @@ struct VcuSpec {
   int64_t memory_bytes = 0;  // budget for state and step arenas
   std::vector<DType> dtypes;
   Enforcement enforcement = Enforcement::kNone;
+  // The kind of the host's slice that can compute for it, where the VCU's memory is apart from the
+  // host's; empty: the host touches it in place.
+  std::string host_kind;
   // Of a cluster file: what only this kind of device takes, as SliceOptions::options.
   std::map<std::string, std::string> options;
 };

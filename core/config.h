@@ -131,13 +131,40 @@ struct CommConfig {
   double timeout_seconds = 30;  // of every blocking call
 };
 
+// What a VCU's activations may take at any time, besides its memory. Neither: no limit of their
+// own.
+struct ActivationBudget {
+  std::optional<double> percent;  // of what they take where nothing is computed again
+  std::optional<int64_t> bytes;
+  bool any() const { return percent.has_value() || bytes.has_value(); }
+};
+
+// What lies outside of the VCUs' own memory between its uses.
+struct OffloadConfig {
+  // The optimizer's states and moving averages. none; host: in memory of the host, of VCUs whose
+  // memory is apart from it; file: in a file; auto: of the VCUs that cannot hold them, in memory of
+  // the host where theirs is apart, else in a file where there is a path.
+  std::string optimizer = "none";
+  std::string path;  // file: the folder that the files are made in
+  // Where states that lie with the host are updated: auto (what is faster), device, host.
+  std::string update = "auto";
+  // What backward needs of forward, of these modules (patterns; * is any text, ? any character), or
+  // the word auto alone; of VCUs whose memory is apart from the host's. Empty: none.
+  std::vector<std::string> activations;
+};
+
 struct ParallelConfig {
   std::optional<int64_t> data_parallel;
-  std::string schedule = "auto";     // auto, gpipe, 1f1b, interleaved, zb-h1, zb-v
-  std::string recompute = "auto";    // auto, none, marked, full
-  int shard = 0;                     // ZeRO stage
-  std::vector<std::string> stages;   // modules to cut after; empty: auto
-  std::string balance = "measured";  // measured, even: how unlike VCUs share the work
+  std::string schedule = "auto";  // auto, gpipe, 1f1b, interleaved, zb-h1, zb-v
+  // Computed again in backward instead of being kept: auto, none, marked, full; or modules, which
+  // come first.
+  std::string recompute = "auto";
+  std::vector<std::string> recompute_modules;  // names or patterns
+  ActivationBudget activation_budget;          // recompute: auto keeps to it
+  int shard = 0;                               // ZeRO stage
+  std::vector<std::string> stages;             // modules to cut after; empty: auto
+  std::string balance = "measured";            // measured, even: how unlike VCUs share the work
+  OffloadConfig offload;
 };
 
 struct ClusterEntry {

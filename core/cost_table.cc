@@ -23,6 +23,7 @@ std::string CostTable::ToJson() const {
                  {"supported", e.supported}};
     if (e.host_bytes > 0) list[key]["host_bytes"] = e.host_bytes;
     if (!e.substitute.empty()) list[key]["substitute"] = e.substitute;
+    if (e.deterministic) list[key]["deterministic"] = true;
   }
   return json{{"format", "openclaw-profile"}, {"version", 1}, {"entries", std::move(list)}}.dump(
       1, ' ', false, json::error_handler_t::replace);
@@ -43,7 +44,8 @@ StatusOr<CostTable> CostTable::FromJson(const std::string& text) {
     for (const auto& [key, e] : entries.items()) {
       table.Set(key, {e.at("seconds").get<double>(), e.at("workspace_bytes").get<int64_t>(),
                       e.at("opaque_bytes").get<std::vector<int64_t>>(), e.value("supported", true),
-                      e.value("host_bytes", int64_t{0}), e.value("substitute", "")});
+                      e.value("host_bytes", int64_t{0}), e.value("substitute", ""),
+                      e.value("deterministic", false)});
     }
   } catch (const json::exception& e) {
     return DataLoss("profile: damaged: ", e.what());

@@ -20,6 +20,7 @@ struct CostEntry {
   bool supported = true;              // false: the device has no such variant (adding to an output)
   int64_t host_bytes = 0;             // memory of the host that it uses besides
   std::string substitute;             // what stands in for a kernel that the device lacks
+  bool deterministic = false;         // the device says that it repeats its results bit by bit
 };
 
 // A key is text: "op@version(types; attributes; flags) on kind", built by graph/cost_key.h.

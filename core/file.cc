@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 
 namespace oc {
@@ -20,6 +21,7 @@ Status FileError(const char* verb, const std::string& path) {
     case EISDIR:
       return absl::InvalidArgumentError(message);
     case ENOSPC:
+    case EFBIG:
     case EDQUOT:
     case EMFILE:
     case ENFILE:
@@ -39,6 +41,23 @@ StatusOr<File> File::Create(const std::string& path) {
   file.fd_ = open(path.c_str(), O_CREAT | O_TRUNC | O_RDWR | O_CLOEXEC, 0644);
   if (file.fd_ < 0) return FileError("create", path);
   file.path_ = path;
+  return file;
+}
+
+StatusOr<File> File::CreateNameless(const std::string& folder, int64_t bytes) {
+  File file;
+  file.path_ = folder;
+  file.fd_ = open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  if (file.fd_ < 0 && errno == EOPNOTSUPP) {  // a file system without such files
+    file.path_ = absl::StrCat(folder, "/offload-XXXXXX");
+    file.fd_ = mkostemp(file.path_.data(), O_CLOEXEC);
+    if (file.fd_ >= 0) unlink(file.path_.c_str());
+  }
+  if (file.fd_ < 0) return FileError("make a file in", folder);
+  if (bytes > 0) {
+    errno = posix_fallocate(file.fd_, 0, bytes);
+    if (errno != 0) return FileError(absl::StrCat("take ", bytes, " bytes in").c_str(), folder);
+  }
   return file;
 }
 

@@ -17,6 +17,9 @@ class File {
  public:
   // A new file, or an emptied one.
   static StatusOr<File> Create(const std::string& path);
+  // A new file of `bytes` in `folder` that has no name and goes when it is closed. All of its room
+  // is taken from the disk here, so that writing into it does not find the disk full.
+  static StatusOr<File> CreateNameless(const std::string& folder, int64_t bytes);
   static StatusOr<File> OpenForReading(const std::string& path);
   File(File&& other) noexcept { *this = std::move(other); }
   File& operator=(File&& other) noexcept {

@@ -47,6 +47,9 @@ struct OpRequest {
   std::vector<TensorType> outputs;
   // Bit i: output i is added to what its memory holds. Only bits of OpDef::accumulable.
   uint32_t accumulate = 0;
+  // Only code that repeats its results bit by bit (PreparedOp::deterministic) is wanted; where
+  // there is none, kUnimplemented.
+  bool deterministic = false;
 };
 // "matmul f32[2, 3] f32[3, 4] {transpose_a: false}": for messages and cost keys.
 std::string ToString(const OpRequest& request);
@@ -62,6 +65,9 @@ class PreparedOp {
   virtual std::vector<int64_t> opaque_bytes() const { return {}; }
   // Which code runs it: "onednn", "cpu", "reference", ...
   virtual const char* implementation() const = 0;
+  // Whether the same operands give the same bits each time, whatever else runs: false where that is
+  // not known.
+  virtual bool deterministic() const { return false; }
   // Memory of the host that it uses while it runs, where that is not the device's. One op of a
   // slice has it at a time, so that the largest counts.
   virtual int64_t host_bytes() const { return 0; }

@@ -158,6 +158,8 @@ StatusOr<OpRequest> RequestFrom(const oc_op_request& r) {
   for (int32_t i = 0; i < r.num_attrs; ++i) {
     OC_RETURN_IF_ERROR(AddAttr(*r.attrs[i], r.name, request.attrs));
   }
+  request.deterministic =
+      OC_HAS(&r, oc_op_request, flags) && (r.flags & OC_REQUEST_DETERMINISTIC) != 0;
   return request;
 }
 
@@ -259,6 +261,10 @@ int32_t Prepare(oc_slice* s, const oc_op_request* r, oc_op** out, oc_op_info* in
   info->workspace_bytes = handle->op->workspace_bytes();
   info->num_opaque = static_cast<int32_t>(handle->opaque_bytes.size());
   info->opaque_bytes = handle->opaque_bytes.data();
+  if (OC_HAS(info, oc_op_info, deterministic)) {
+    info->deterministic =
+        handle->op->deterministic() ? OC_DETERMINISTIC_YES : OC_DETERMINISTIC_UNKNOWN;
+  }
   *out = To(handle.release());
   return OC_OK;
 }

@@ -168,7 +168,15 @@ typedef struct oc_op_request {
   const oc_operand* const* inputs;
   const oc_operand* const* outputs;
   const oc_attr* const* attrs;
+  int32_t flags; /* OC_REQUEST_... */
 } oc_op_request;
+
+enum {
+  /* Only code that repeats its results bit by bit is wanted; where there is none,
+   * OC_UNIMPLEMENTED. Who does not know the flag answers as ever: the host looks at
+   * oc_op_info.deterministic. */
+  OC_REQUEST_DETERMINISTIC = 1
+};
 
 typedef struct oc_device oc_device;
 typedef struct oc_slice oc_slice;
@@ -237,7 +245,12 @@ typedef struct oc_op_info {
   const int64_t* opaque_bytes;   /* of the opaque outputs, in order */
   const int32_t* input_layouts;  /* wanted, one an input; null: all plain */
   const int32_t* output_layouts; /* made, one an output; null: all plain */
+  int32_t deterministic;         /* OC_DETERMINISTIC_... */
 } oc_op_info;
+
+/* Whether the same operands give the same bits each time, whatever else runs. What is not known, or
+ * not answered, counts as no. */
+enum { OC_DETERMINISTIC_UNKNOWN = 0, OC_DETERMINISTIC_NO = 1, OC_DETERMINISTIC_YES = 2 };
 
 /* What the host offers to plugins. Any thread. */
 typedef struct oc_host_api {

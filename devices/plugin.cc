@@ -86,6 +86,7 @@ class CRequest {
     request_.inputs = operand_pointers_.data();
     request_.outputs = operand_pointers_.data() + r.inputs.size();
     request_.attrs = attr_pointers_.data();
+    request_.flags = r.deterministic ? OC_REQUEST_DETERMINISTIC : 0;
   }
   CRequest(const CRequest&) = delete;
   const oc_op_request* get() const { return &request_; }
@@ -206,7 +207,9 @@ class PluginOp : public PreparedOp {
         name_(std::make_shared<const std::string>(std::move(name))),
         op_(op),
         implementation_(Text(info.implementation)),
-        workspace_bytes_(info.workspace_bytes) {
+        workspace_bytes_(info.workspace_bytes),
+        deterministic_(OC_HAS(&info, oc_op_info, deterministic) &&
+                       info.deterministic == OC_DETERMINISTIC_YES) {
     for (int32_t i = 0; i < info.num_opaque; ++i) opaque_bytes_.push_back(info.opaque_bytes[i]);
   }
   ~PluginOp() override {
@@ -216,6 +219,7 @@ class PluginOp : public PreparedOp {
   int64_t workspace_bytes() const override { return workspace_bytes_; }
   std::vector<int64_t> opaque_bytes() const override { return opaque_bytes_; }
   const char* implementation() const override { return implementation_.c_str(); }
+  bool deterministic() const override { return deterministic_; }
   oc_op* get() const { return op_; }
   // The op and its types.
   const Where& name() const { return name_; }
@@ -226,6 +230,7 @@ class PluginOp : public PreparedOp {
   oc_op* op_;
   std::string implementation_;
   int64_t workspace_bytes_;
+  bool deterministic_;
   std::vector<int64_t> opaque_bytes_;
 };
 

@@ -70,8 +70,9 @@ class SubstituteQueue : public Queue {
 
 class SubstituteSlice : public Slice {
  public:
-  SubstituteSlice(std::unique_ptr<Slice> slice, SubstituteHost host, double timeout_seconds)
-      : slice_(std::move(slice)), host_(std::move(host)), timeout_seconds_(timeout_seconds) {}
+  SubstituteSlice(std::unique_ptr<Slice> slice, SubstituteHost host,
+                  const SubstituteOptions& options)
+      : slice_(std::move(slice)), host_(std::move(host)), options_(options) {}
 
   std::string kind() const override { return slice_->kind(); }
   Enforcement enforcement() const override { return slice_->enforcement(); }
@@ -90,8 +91,16 @@ class SubstituteSlice : public Slice {
   std::span<std::byte> HostView(BufferRange range) override { return slice_->HostView(range); }
   int64_t HighWater(const Buffer& buffer) const override { return slice_->HighWater(buffer); }
 
-  StatusOr<OpSupport> Support(const OpRequest& request) override {
+  StatusOr<OpSupport> Support(const OpRequest& asked) override {
+    const OpRequest request = Wanted(asked);
     OC_ASSIGN_OR_RETURN(OpSupport support, slice_->Support(request));
+    if (support.supported && request.deterministic) {
+      // The answer does not say what a device that knows nothing of the wish would run.
+      const auto own = PrepareOwn(request);
+      if (own.ok()) return support;
+      if (!absl::IsUnimplemented(own.status())) return own.status();
+      support = {.supported = false, .reason = std::string(own.status().message())};
+    }
     if (support.supported || request.accumulate != 0) return support;
     auto substitute = MakeSubstitute(request);
     if (!substitute.ok()) {
@@ -102,8 +111,9 @@ class SubstituteSlice : public Slice {
     return OpSupport{.supported = true};
   }
 
-  StatusOr<std::unique_ptr<PreparedOp>> Prepare(const OpRequest& request) override {
-    auto own = slice_->Prepare(request);
+  StatusOr<std::unique_ptr<PreparedOp>> Prepare(const OpRequest& asked) override {
+    const OpRequest request = Wanted(asked);
+    auto own = PrepareOwn(request);
     if (own.ok() || !absl::IsUnimplemented(own.status())) return own;
     auto substitute = MakeSubstitute(request);
     if (!absl::IsUnimplemented(substitute.status())) return substitute;
@@ -111,9 +121,24 @@ class SubstituteSlice : public Slice {
   }
 
  private:
-  // The device's own, or decomposed; not on the host, where copies would cost more than one op's.
-  StatusOr<std::unique_ptr<PreparedOp>> PrepareHere(const OpRequest& request, int depth) {
+  OpRequest Wanted(OpRequest request) const {
+    request.deterministic |= options_.deterministic;
+    return request;
+  }
+  // The device's own; what it does not say to be deterministic is none where that is wanted.
+  StatusOr<std::unique_ptr<PreparedOp>> PrepareOwn(const OpRequest& request) {
     auto own = slice_->Prepare(request);
+    if (!own.ok() || !request.deterministic || (*own)->deterministic()) return own;
+    return Unimplemented("op ", ToString(request), " on ", slice_->kind(), ": ",
+                         (*own)->implementation(),
+                         " does not say that it repeats its results bit by bit, and "
+                         "train.deterministic is set");
+  }
+
+  // The device's own, or decomposed; not on the host, where copies would cost more than one op's.
+  StatusOr<std::unique_ptr<PreparedOp>> PrepareHere(const OpRequest& asked, int depth) {
+    const OpRequest request = Wanted(asked);
+    auto own = PrepareOwn(request);
     if (own.ok() || !absl::IsUnimplemented(own.status())) return own;
     constexpr int kDeepest = 8;
     if (depth == kDeepest) return own;
@@ -128,7 +153,11 @@ class SubstituteSlice : public Slice {
         MakeDecomposedOp(request, [&](const OpRequest& r) { return PrepareHere(r, 1); });
     if (!absl::IsUnimplemented(decomposed.status()) || !host_) return decomposed;
     OC_ASSIGN_OR_RETURN(Slice * host, host_());
-    auto moved = MakeHostOp(request, *slice_, *host, staging_, timeout_seconds_);
+    auto moved = MakeHostOp(request, *slice_, *host, staging_, options_.timeout_seconds);
+    if (moved.ok() && request.deterministic && !(*moved)->deterministic()) {
+      return Unimplemented(decomposed.status().message(), "; on ", host->kind(),
+                           ": nor does its kernel say so");
+    }
     if (!absl::IsUnimplemented(moved.status())) return moved;
     return Unimplemented(decomposed.status().message(), "; on ", host->kind(), ": ",
                          moved.status().message());
@@ -136,15 +165,15 @@ class SubstituteSlice : public Slice {
 
   std::unique_ptr<Slice> slice_;
   SubstituteHost host_;
-  double timeout_seconds_;
+  const SubstituteOptions options_;
   const std::shared_ptr<HostStaging> staging_ = std::make_shared<HostStaging>();
 };
 
 }  // namespace
 
 std::unique_ptr<Slice> WithSubstitutes(std::unique_ptr<Slice> slice, SubstituteHost host,
-                                       double timeout_seconds) {
-  return std::make_unique<SubstituteSlice>(std::move(slice), std::move(host), timeout_seconds);
+                                       const SubstituteOptions& options) {
+  return std::make_unique<SubstituteSlice>(std::move(slice), std::move(host), options);
 }
 
 }  // namespace oc

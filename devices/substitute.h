@@ -15,12 +15,18 @@ namespace oc {
 // when it is first needed, from any thread; must outlive the slices that use it.
 using SubstituteHost = std::function<StatusOr<Slice*>()>;
 
+struct SubstituteOptions {
+  double timeout_seconds = 60;  // of each copy of an op on the host
+  // An op of which the device does not say that it repeats its results bit by bit
+  // (PreparedOp::deterministic) counts as one that the device lacks.
+  bool deterministic = false;
+};
+
 // `slice` with the ops that it lacks. Everything else is passed through, errors included: an op
 // that cannot be made up for is the error of `slice`, and why the others cannot. A host of null:
 // only decompositions. Variants that add to their outputs (OpRequest::accumulate) are not made up
-// for: lowering adds by an op of its own. An op on the host blocks the queue's thread, at most
-// `timeout_seconds` for each of its copies.
+// for: lowering adds by an op of its own. An op on the host blocks the queue's thread.
 std::unique_ptr<Slice> WithSubstitutes(std::unique_ptr<Slice> slice, SubstituteHost host,
-                                       double timeout_seconds = 60);
+                                       const SubstituteOptions& options = {});
 
 }  // namespace oc

@@ -51,6 +51,7 @@ class DecomposedOp : public SubstituteOp {
       : steps_(std::move(steps)), scratch_bytes_(scratch_bytes) {
     for (const Step& step : steps_) {
       if (step.op == nullptr) continue;
+      deterministic_ &= step.op->deterministic();
       inner_bytes_ = std::max(inner_bytes_, step.op->workspace_bytes());
     }
   }
@@ -60,6 +61,7 @@ class DecomposedOp : public SubstituteOp {
 
   int64_t workspace_bytes() const override { return scratch_bytes_ + inner_bytes_; }
   const char* implementation() const override { return "decomposed"; }
+  bool deterministic() const override { return deterministic_; }
   std::string substitute() const override { return substitute_; }
 
   Status Enqueue(Queue& queue, std::span<const BufferRange> inputs,
@@ -93,6 +95,7 @@ class DecomposedOp : public SubstituteOp {
  private:
   std::vector<Step> steps_;
   int64_t scratch_bytes_, inner_bytes_ = 0;
+  bool deterministic_ = true;
   std::string substitute_;
 };
 
@@ -283,6 +286,7 @@ class HostOp : public SubstituteOp {
   }
 
   const char* implementation() const override { return "host"; }
+  bool deterministic() const override { return op_->deterministic(); }
   int64_t host_bytes() const override { return host_bytes_; }
   std::string substitute() const override { return substitute_; }
 

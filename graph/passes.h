@@ -40,7 +40,24 @@ Status FuseSumTypes(Graph& graph);
 // Linear + relu, batch norm + relu, add + relu and the like into one node, where the device's
 // kernels gain by it; every fused op has a decomposition.
 Status FuseElementwise(Graph& graph);
-// Marked regions (Node::checkpoint) are run again in backward instead of being kept.
+// Gradient checkpointing (Chen et al., "Training deep nets with sublinear memory cost", 2016): what
+// the forward nodes `nodes` (by id) give is not kept for backward, which reads a repetition
+// instead: nodes of phase kRecompute, each just before the first backward node that needs it, what
+// only repetitions need included. Views follow what they view. The repetition of a random op has
+// its stream, thus its numbers; states are never written twice. A reader of another `stage` keeps
+// what it was sent. A local pass: lowering runs it (Plan::recomputed), it is in no list.
+Status Recompute(Graph& graph, const std::vector<bool>& nodes,
+                 const std::function<int(const Node&)>& stage = {});
+// For Recompute: of regions (by node, kNone: in none) the nodes all of whose results are read
+// inside the region alone; what leaves it is kept.
+std::vector<bool> InteriorOf(const Graph& graph, const std::vector<int>& region);
+// The interiors of marked regions (Node::checkpoint).
+std::vector<bool> MarkedNodes(const Graph& graph);
+// The interiors of the modules that the patterns (core/pattern.h) fit: a module is the first on the
+// way from the model to a node. kInvalidArgument: a pattern fits none (names the nearest module).
+StatusOr<std::vector<bool>> NodesOfModules(const Graph& graph,
+                                           const std::vector<std::string>& patterns);
+// Recompute of MarkedNodes.
 Status RecomputeMarked(Graph& graph);
 // What `training: false` makes an identity (dropout) is skipped.
 Status RemoveIdentities(Graph& graph);

@@ -23,6 +23,7 @@ struct PlanFlags {
   std::string profile_path;  // op costs; what it lacks is measured here and added
   std::string json_path;
   std::string svg_path;
+  bool memory = false;  // print what each VCU's memory is used for
 };
 // Plans without training and prints the plan.
 Status PrintPlan(const ExperimentFlags& flags, const PlanFlags& plan);

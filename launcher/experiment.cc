@@ -84,6 +84,7 @@ StatusOr<Cluster> OpenCluster(const ExperimentConfig& config) {
   DiscoverOptions options;
   options.config = config.cluster;
   options.timeout_seconds = config.comm_options.timeout_seconds;
+  options.deterministic = config.train.deterministic;
   if (config.comm_options.pipeline_depth || config.parallel.data_parallel) {
     options.vcus = static_cast<int>(config.comm_options.pipeline_depth.value_or(1) *
                                     config.parallel.data_parallel.value_or(1));
@@ -132,6 +133,8 @@ PipelineOptions MakePipelineOptions(const ExperimentConfig& c) {
   o.data_parallel = c.parallel.data_parallel;
   o.schedule = c.parallel.schedule;
   o.recompute = c.parallel.recompute;
+  o.recompute_modules = c.parallel.recompute_modules;
+  o.activation_budget = c.parallel.activation_budget;
   o.stages = c.parallel.stages;
   o.balance = c.parallel.balance == "even" ? Balance::kEven : Balance::kMeasured;
   o.amp_level = c.precision.amp_level;
@@ -139,6 +142,7 @@ PipelineOptions MakePipelineOptions(const ExperimentConfig& c) {
   o.loss_scale = c.precision.loss_scale;
   o.allreduce_algorithm = c.comm_options.allreduce_algorithm;
   o.shard = c.parallel.shard;
+  o.offload = c.parallel.offload;
   o.seed = c.train.seed;
   o.total_steps = c.train.steps.value_or(0);
   o.data_workers = c.data.workers;

@@ -62,6 +62,8 @@ int main(int argc, char** argv) {
       ->type_name("FILE");
   plan->add_option("--json", plan_flags.json_path, "Write the plan, for ocl train --plan")
       ->type_name("FILE");
+  plan->add_flag("--memory", plan_flags.memory,
+                 "Print what each VCU's memory is used for; --json has it as well");
   plan->add_option("--svg", plan_flags.svg_path, "Draw the predicted timeline of a step")
       ->type_name("FILE");
 

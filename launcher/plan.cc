@@ -14,9 +14,13 @@
 namespace oc {
 namespace {
 
-Status Show(const PlannedProgram& planned, const Graph& graph, const ClusterSpec& cluster,
+Status Show(const PlannedProgram& planned, const DynamicGraphPartitioner& partitioner,
+            const PartitionOptions& options, const Graph& graph, const ClusterSpec& cluster,
             const PlanFlags& flags) {
   std::fputs(PlanText(planned, graph, cluster).c_str(), stdout);
+  OC_ASSIGN_OR_RETURN(const auto alternatives, partitioner.Alternatives(planned.plan, options));
+  std::fputs(AlternativesText(alternatives).c_str(), stdout);
+  if (flags.memory) std::fputs(MemoryText(planned.plan).c_str(), stdout);
   if (!flags.json_path.empty()) {
     OC_RETURN_IF_ERROR(WriteFile(flags.json_path, planned.plan.ToJson()));
   }
@@ -27,7 +31,7 @@ Status Show(const PlannedProgram& planned, const Graph& graph, const ClusterSpec
 // Measures what `costs` lacks for `v`, on a slice of the same leaf and threads, where this machine
 // has it. A VCU whose kind is open gets that of the slice.
 Status MeasureFor(VcuSpec& v, const DeviceRegistry& registry, const TrainingGraphs& graphs,
-                  CostTable& costs) {
+                  bool deterministic, CostTable& costs) {
   OC_ASSIGN_OR_RETURN(const DType dtype, ComputeTypeFor(graphs.joint, v));
   TypedGraphs typed(graphs.joint);
   OC_ASSIGN_OR_RETURN(const Graph* joint, typed.In(dtype));
@@ -63,7 +67,8 @@ Status MeasureFor(VcuSpec& v, const DeviceRegistry& registry, const TrainingGrap
       return cpu.get();
     };
   }
-  const auto slice = WithSubstitutes(std::move(bare), std::move(host));
+  const auto slice =
+      WithSubstitutes(std::move(bare), std::move(host), {.deterministic = deterministic});
   if (v.kind.empty()) v.kind = slice->kind();
   if (v.kind != slice->kind()) {
     return no_costs(absl::StrCat("this machine measures kind ", slice->kind()));
@@ -80,38 +85,30 @@ Status CheckProfile(const std::string& path) {
   return InvalidArgument("plan: no profile ", path, "; a run keeps one in RUN_DIR/profile.json");
 }
 
-// With activations of marked modules computed again in backward, or all kept.
-Status PlanWith(const Experiment& e, const PlanFlags& flags, const std::string& profile,
-                bool recompute) {
+// For machines of a file: their costs come from a profile, or are measured here for the kinds that
+// this machine has.
+Status PlanForFile(const Experiment& e, const PlanFlags& flags, const std::string& profile) {
   OC_ASSIGN_OR_RETURN(ClusterSpec cluster, LoadCluster(flags.cluster_path));
   OC_ASSIGN_OR_RETURN(const HybridOptimizer optimizer,
                       HybridOptimizer::FromConfig(e.config.optimizer));
   const PipelineOptions options = MakePipelineOptions(e.config);
   OC_ASSIGN_OR_RETURN(
       const TrainingGraphs graphs,
-      BuildTrainingGraphs(e.model, optimizer, TrainingGraphOptionsOf(options, cluster, recompute)));
+      BuildTrainingGraphs(e.model, optimizer, TrainingGraphOptionsOf(options, cluster)));
   CostTable costs;
   std::error_code error;
   if (!profile.empty() && std::filesystem::exists(profile, error)) {
     OC_ASSIGN_OR_RETURN(costs, CostTable::Load(profile));
   }
   OC_ASSIGN_OR_RETURN(const DeviceRegistry registry, LeavesWithPlugins(e.config.cluster.plugins));
-  for (VcuSpec& v : cluster.vcus) OC_RETURN_IF_ERROR(MeasureFor(v, registry, graphs, costs));
+  for (VcuSpec& v : cluster.vcus) {
+    OC_RETURN_IF_ERROR(MeasureFor(v, registry, graphs, e.config.train.deterministic, costs));
+  }
   if (!profile.empty()) OC_RETURN_IF_ERROR(costs.Save(profile));
-  OC_ASSIGN_OR_RETURN(const PlannedProgram planned,
-                      DynamicGraphPartitioner(graphs.joint, &graphs.update, cluster, costs)
-                          .Partition(PartitionOptionsOf(options)));
-  return Show(planned, graphs.joint, cluster, flags);
-}
-
-// For machines of a file: their costs come from a profile, or are measured here for the kinds that
-// this machine has.
-Status PlanForFile(const Experiment& e, const PlanFlags& flags, const std::string& profile) {
-  const std::string& recompute = e.config.parallel.recompute;
-  const Status planned = PlanWith(e, flags, profile, recompute == "marked");
-  if (!absl::IsResourceExhausted(planned) || recompute != "auto") return planned;
-  OC_LOG_INFO(planned.message(), "; trying with marked modules computed again in backward");
-  return PlanWith(e, flags, profile, /*recompute=*/true);
+  const DynamicGraphPartitioner partitioner(graphs.joint, &graphs.update, cluster, costs);
+  const PartitionOptions partition = PartitionOptionsOf(options);
+  OC_ASSIGN_OR_RETURN(const PlannedProgram planned, partitioner.Partition(partition));
+  return Show(planned, partitioner, partition, graphs.joint, cluster, flags);
 }
 
 }  // namespace
@@ -132,7 +129,10 @@ Status PrintPlan(const ExperimentFlags& flags, const PlanFlags& plan) {
   PlannedProgram planned{pipeline->plan(), pipeline->program(), pipeline->simulation()};
   if (cluster.job().rank() == 0) {
     if (!cluster.found().empty()) std::printf("%s\n", cluster.found().c_str());
-    OC_RETURN_IF_ERROR(Show(planned, pipeline->joint(), cluster.spec(), plan));
+    const DynamicGraphPartitioner partitioner(pipeline->joint(), &pipeline->update(),
+                                              cluster.spec(), pipeline->costs());
+    OC_RETURN_IF_ERROR(Show(planned, partitioner, PartitionOptionsOf(MakePipelineOptions(config)),
+                            pipeline->joint(), cluster.spec(), plan));
   }
   return cluster.Leave(config.comm_options.timeout_seconds);
 }

@@ -8,6 +8,7 @@
 #include "openclaw/core/clock.h"
 #include "openclaw/core/logging.h"
 #include "openclaw/launcher/commands.h"
+#include "openclaw/partitioner/offload.h"
 #include "openclaw/runtime/report/memory.h"
 #include "openclaw/runtime/report/metrics.h"
 #include "openclaw/runtime/report/progress.h"
@@ -236,7 +237,8 @@ class TrainingRun {
       part["vcus"].push_back({{"index", cluster_.vcus()[i]->index()},
                               {"step_seconds", Median(history_[i].step_seconds)},
                               {"bubble", Median(history_[i].bubble)},
-                              {"peak", cluster_.vcus()[i]->PeakBytes()}});
+                              {"peak", cluster_.vcus()[i]->PeakBytes()},
+                              {"host_peak", cluster_.vcus()[i]->HostPeakBytes()}});
     }
     int64_t grown = 0;
     if (auto memory = ReadProcessMemory(); memory.ok()) {
@@ -276,7 +278,11 @@ class TrainingRun {
                                 v["bubble"].get<double>(),
                                 predicted.state_bytes + predicted.step_bytes,
                                 v["peak"].get<int64_t>(),
+                                predicted.memory,
                                 Name(pipeline_.plan().compute_types[index])};
+        summary_.vcus[index].predicted_host_arena_bytes = predicted.host_arena_bytes;
+        summary_.vcus[index].achieved_host_arena_bytes = v["host_peak"].get<int64_t>();
+        summary_.vcus[index].file_bytes = predicted.file_bytes;
       }
       summary_.processes.push_back({static_cast<int>(r), part["process"]["host"].get<std::string>(),
                                     part["process"]["predicted"].get<int64_t>(),
@@ -323,6 +329,19 @@ class TrainingRun {
     for (const Substitute& s : summary_.substitutes) {
       std::printf("  slow path: %s lacks %s: it ran %s (%d calls a step)\n", s.vcu.c_str(),
                   s.op.c_str(), s.by.c_str(), s.calls);
+    }
+    for (const std::string& line : OffloadLines(pipeline_.plan())) {
+      std::printf("  %s\n", line.c_str());
+    }
+    for (const NotDeterministic& n : pipeline_.plan().not_deterministic) {
+      std::printf(
+          "  not deterministic: %s does not say that %s repeats its results (%d calls a "
+          "step); train.deterministic: true does without it, or refuses\n",
+          n.vcu.c_str(), n.op.c_str(), n.calls);
+    }
+    if (cluster_.deterministic()) {
+      std::printf("  deterministic: --plan %s/plan.json repeats this run bit by bit\n",
+                  run_dir_.c_str());
     }
     int64_t slow = 0;
     for (const ImplementationCount& c : pipeline_.executor().implementations()) {

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "openclaw/core/nearest_name.h"
+#include "openclaw/core/pattern.h"
 
 namespace oc {
 namespace {
@@ -46,27 +47,6 @@ std::string NearNames(const std::string& pattern, const std::vector<std::string>
 }
 
 }  // namespace
-
-bool MatchesPattern(const std::string& pattern, const std::string& name) {
-  // Where to go on after the last *: it takes one character more each time.
-  size_t p = 0, n = 0, star = std::string::npos, taken = 0;
-  while (n < name.size()) {
-    if (p < pattern.size() && pattern[p] == '*') {
-      star = p++;
-      taken = n;
-    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == name[n])) {
-      ++p;
-      ++n;
-    } else if (star != std::string::npos) {
-      p = star + 1;
-      n = ++taken;
-    } else {
-      return false;
-    }
-  }
-  while (p < pattern.size() && pattern[p] == '*') ++p;
-  return p == pattern.size();
-}
 
 Status CheckGroups(const std::vector<ParameterGroup>& groups) {
   for (size_t i = 0; i < groups.size(); ++i) {

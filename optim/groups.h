@@ -8,9 +8,6 @@
 
 namespace oc {
 
-// Whether the whole name fits: * is any text, dots included, ? any one character.
-bool MatchesPattern(const std::string& pattern, const std::string& name);
-
 // For each name the index of its group, -1 for none: the first that it matches. kInvalidArgument:
 // a setting out of range; a pattern that matches nothing (names the nearest parameters); a group
 // whose parameters all belong to groups before it.

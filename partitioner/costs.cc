@@ -8,6 +8,21 @@
 namespace oc {
 
 std::string CommandKey(const std::string& kind) { return absl::StrCat("command() on ", kind); }
+LinkCurve HostLink(const std::string& kind, const CostTable& costs) {
+  LinkCurve curve;
+  for (int64_t bytes : kCopyBytes) {
+    if (const CostEntry* copy = costs.Find(CopyKey(bytes, kind))) {
+      curve.points.push_back({bytes, copy->seconds});
+    }
+  }
+  if (curve.points.size() != 2) curve.points.clear();
+  return curve;
+}
+
+std::string FileKey(bool write) {
+  return absl::StrCat("file ", write ? "write(" : "read(", kFileBytes, ") on file");
+}
+
 std::string CopyKey(int64_t bytes, const std::string& kind) {
   return absl::StrCat("host_copy(", bytes, ") on ", kind);
 }
@@ -71,11 +86,13 @@ StatusOr<CostEntry> CostOf(const CostedCall& call, const std::string& kind,
   const double call_seconds = std::clamp(2 * tiny->seconds - pair->seconds, 0.0, tiny->seconds);
   CostEntry sum{.seconds = call_seconds, .supported = pair->supported};
   sum.substitute = pair->substitute;
+  sum.deterministic = pair->deterministic;
   for (int t = 0; t < list.tensors; ++t) {
     OC_ASSIGN_OR_RETURN(const CostEntry* one, Measured(call, TypesOf(call, list, t), kind, table));
     sum.seconds += std::max(0.0, one->seconds - call_seconds);
     sum.workspace_bytes = ListWorkspace(sum.workspace_bytes, one->workspace_bytes);
     sum.supported &= one->supported;
+    sum.deterministic &= one->deterministic;
   }
   return sum;
 }

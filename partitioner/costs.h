@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "openclaw/core/cluster.h"
 #include "openclaw/core/cost_table.h"
 #include "openclaw/graph/graph.h"
 
@@ -48,6 +49,12 @@ std::vector<CostRequest> MissingCosts(const Graph& graph, const Graph* update,
 std::string CommandKey(const std::string& kind);
 std::string CopyKey(int64_t bytes, const std::string& kind);
 inline constexpr int64_t kCopyBytes[2] = {4 << 10, 4 << 20};
+// Seconds of copies between the device and its host; without points where the host touches the
+// memory in place.
+LinkCurve HostLink(const std::string& kind, const CostTable& costs);
+// Of the folder that states are offloaded to (parallel.offload.path): kFileBytes read or written.
+std::string FileKey(bool write);
+inline constexpr int64_t kFileBytes = 16 << 20;
 
 // The request of one node.
 CostRequest RequestOf(const Graph& graph, const Node& node, uint32_t accumulate,

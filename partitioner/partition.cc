@@ -4,10 +4,11 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 
 #include "openclaw/core/clock.h"
 #include "openclaw/graph/amp.h"
-#include "openclaw/partitioner/compute_types.h"
+#include "openclaw/partitioner/memory_fit.h"
 #include "openclaw/partitioner/plan_search.h"
 #include "openclaw/partitioner/program/verify.h"
 #include "openclaw/partitioner/schedules/schedule.h"
@@ -77,22 +78,62 @@ StatusOr<PlannedProgram> DynamicGraphPartitioner::Realize(Plan plan,
   return planned;
 }
 
+StatusOr<std::vector<PlanAlternative>> DynamicGraphPartitioner::Alternatives(
+    const Plan& plan, const PartitionOptions& options) const {
+  MemoryFit fit(graph_, update_, cluster_, costs_, options);
+  Plan none = plan;
+  none.recomputed.clear();
+  OC_ASSIGN_OR_RETURN(const PlannedProgram plain, fit.Lowered(std::move(none)));
+  OC_ASSIGN_OR_RETURN(const PlannedProgram own, fit.Lowered(plan));
+  OC_ASSIGN_OR_RETURN(const PlannedProgram full, fit.Fullest(plain));
+  std::vector<PlanAlternative> result;
+  const auto add = [&](const std::string& name, const Plan& p, bool chosen) {
+    PlanAlternative a{
+        .recompute = name, .step_seconds = p.predicted_step_seconds, .chosen = chosen};
+    for (const VcuPrediction& v : p.vcus) {
+      a.arena_bytes = std::max(a.arena_bytes, v.state_bytes + v.step_bytes);
+      a.activation_bytes = std::max(a.activation_bytes, v.activation_bytes);
+    }
+    result.push_back(std::move(a));
+  };
+  add("none", plain.plan, plan.recomputed.empty());
+  if (!plan.recomputed.empty()) add(plan.recompute, own.plan, true);
+  if (full.plan.recomputed != plan.recomputed) add("full", full.plan, false);
+  return result;
+}
+
 StatusOr<PlannedProgram> DynamicGraphPartitioner::Try(Plan plan,
                                                       const PartitionOptions& options) const {
-  PlannedProgram planned;
-  planned.plan = std::move(plan);
-  if (planned.plan.compute_types.empty()) {
-    for (const VcuSpec& v : cluster_.vcus) {
-      OC_ASSIGN_OR_RETURN(const DType dtype, ComputeTypeFor(graph_, v));
-      planned.plan.compute_types.push_back(dtype);
+  return MemoryFit(graph_, update_, cluster_, costs_, options)
+      .Lowered(std::move(plan), options.lower.keep_budgets);
+}
+
+Status DynamicGraphPartitioner::ChooseUpdates(const PartitionOptions& options,
+                                              PlannedProgram& planned) const {
+  for (int v = 0; v < cluster_.size(); ++v) {
+    if (planned.plan.offload_of(v).states != StateHome::kHost) continue;
+    const std::string& name = cluster_.vcus[v].name;
+    if (options.offload.update != "auto") continue;
+    Plan other = planned.plan;
+    other.offload[v].update_on_host = true;
+    auto there = Try(std::move(other), options);
+    if (!there.ok()) {  // such as an op that the host lacks
+      if (!absl::IsFailedPrecondition(there.status())) return there.status();
+      planned.plan.advice.push_back(
+          absl::StrCat(name, " updates its states itself: ", there.status().message()));
+      continue;
     }
+    const double here_ms = planned.plan.predicted_step_seconds * 1e3;
+    const double there_ms = there->plan.predicted_step_seconds * 1e3;
+    if (there_ms < here_ms) planned = *std::move(there);
+    planned.plan.advice.push_back(absl::StrCat(
+        name,
+        there_ms < here_ms ? " is updated on its host" : " updates the states that its host keeps",
+        ": the step takes ", std::min(here_ms, there_ms), " ms so, ",
+        std::max(here_ms, there_ms), " ms ",
+        there_ms < here_ms ? "with the states brought to it" : "with the update on the host"));
   }
-  OC_ASSIGN_OR_RETURN(planned.program,
-                      Lower({graph_, update_, planned.plan, cluster_, costs_}, options.lower));
-  OC_ASSIGN_OR_RETURN(planned.simulation,
-                      Simulate(planned.program, cluster_, costs_, options.simulate));
-  Predict(planned.simulation, planned.program, cluster_, costs_, planned.plan);
-  return planned;
+  return OkStatus();
 }
 
 namespace {
@@ -140,15 +181,36 @@ constexpr int kClimbs = 64;
 // A neighbour must be this much faster: less is within what the costs are known to.
 constexpr double kGain = 0.002;
 
+// Cuts are looked for as if so much of the activations had to be kept: where some may be computed
+// again, stages may be cut that would not fit otherwise. None: as if memory had no end.
+std::vector<std::optional<double>> StashShares(const PartitionOptions& options) {
+  if (options.recompute.policy == "none") return {1.0, std::nullopt};
+  return {1.0, 0.3, std::nullopt};
+}
+
 struct Best {
   PlanCandidate candidate;
   PlannedProgram planned;
-  double rate = 0;  // samples a second
+  double rate = 0;  // samples a second (WorthOf)
 };
 
-double RateOf(const PlannedProgram& planned) {
-  return static_cast<double>(planned.plan.micro_batch) * planned.plan.micro_batches /
-         planned.plan.predicted_step_seconds;
+// Samples a second that a plan is worth (PartitionOptions::cost_error).
+StatusOr<double> WorthOf(const PlannedProgram& planned, const ClusterSpec& cluster,
+                         const CostTable& costs, const PartitionOptions& options) {
+  std::set<std::string> kinds;
+  for (const VcuSpec& v : cluster.vcus) kinds.insert(v.kind);
+  double seconds = planned.plan.predicted_step_seconds;
+  if (kinds.size() > 1 && options.cost_error > 0) {
+    SimulateOptions slower = options.simulate;
+    slower.slow_factor = 1 + options.cost_error;
+    for (const std::string& kind : kinds) {
+      slower.slow_kind = kind;
+      OC_ASSIGN_OR_RETURN(const Simulation s, Simulate(planned.program, cluster, costs, slower));
+      seconds += s.step_seconds;
+    }
+    seconds /= 1 + static_cast<double>(kinds.size());
+  }
+  return static_cast<double>(planned.plan.micro_batch) * planned.plan.micro_batches / seconds;
 }
 
 }  // namespace
@@ -157,36 +219,61 @@ StatusOr<PlannedProgram> DynamicGraphPartitioner::Partition(const PartitionOptio
   OC_ASSIGN_OR_RETURN(const std::vector<BatchShape> shapes, BatchShapes(options, cluster_.size()));
   OC_ASSIGN_OR_RETURN(const PlanSearch search,
                       PlanSearch::Create(graph_, update_, cluster_, costs_, options));
+  MemoryFit fit(graph_, update_, cluster_, costs_, options);
   const double begin = NowSeconds();
   const auto late = [&] { return NowSeconds() - begin > options.search_seconds; };
   std::optional<Best> best;
-  const auto try_candidate = [&](const PlanCandidate& candidate, double gain) -> Status {
-    OC_ASSIGN_OR_RETURN(PlannedProgram planned, Try(search.ToPlan(candidate), options));
-    const double rate = RateOf(planned);
+  std::set<
+      std::tuple<std::string, Placement, std::vector<int>, std::vector<std::vector<int>>, bool>>
+      seen;
+  const auto try_candidate = [&](const PlanCandidate& candidate, double gain,
+                                 bool thorough) -> Status {
+    OC_ASSIGN_OR_RETURN(PlannedProgram planned, fit.Fit(search.ToPlan(candidate), thorough));
+    OC_ASSIGN_OR_RETURN(const double rate, WorthOf(planned, cluster_, costs_, options));
     if (!best.has_value() || rate > best->rate * (1 + gain)) {
       best = Best{candidate, std::move(planned), rate};
     }
     return OkStatus();
   };
   Status reason;
+  int64_t short_by = INT64_MAX;  // of the plan that is nearest to fitting
   for (const BatchShape& shape : shapes) {
     for (const ScheduleEntry& schedule : Schedules()) {
       if (options.schedule != "auto" && options.schedule != schedule.name) continue;
       if (options.schedule == "auto" && shape.pipeline_depth == 1 && best.has_value()) continue;
-      auto candidates = search.Candidates(search.Adjusted(shape), schedule.name);
-      if (!candidates.ok()) {
-        // Another shape may fit the memory; other errors are the same for all.
-        reason = candidates.status();
-        if (!absl::IsResourceExhausted(reason) && shapes.size() == 1) return reason;
-        continue;
-      }
-      size_t tried = 0;
-      for (const PlanCandidate& candidate : *candidates) {
-        if (tried == kTried || (best.has_value() && late())) break;
-        const Status status = try_candidate(candidate, 0);
-        // One whose memory is short, or whose cut is none, says nothing about the next.
-        if (!status.ok()) reason = status;
-        if (!absl::IsResourceExhausted(status)) ++tried;
+      const BatchShape adjusted = search.Adjusted(shape);
+      for (const std::optional<double>& share : StashShares(options)) {
+        // The last looks at no budget: it is for what computes most again, and for the error.
+        if (!share.has_value() && best.has_value()) continue;
+        auto candidates = search.Candidates(adjusted, schedule.name, share);
+        if (!candidates.ok()) {
+          // Another shape may fit the memory; other errors are the same for all.
+          const bool memory = absl::IsResourceExhausted(candidates.status());
+          if (!memory && shapes.size() == 1) return candidates.status();
+          if (short_by == INT64_MAX) reason = candidates.status();
+          continue;
+        }
+        size_t tried = 0;
+        for (const PlanCandidate& candidate : *candidates) {
+          if (tried == kTried || (best.has_value() && late())) break;
+          if (!seen.insert({schedule.name, candidate.vcus, candidate.begins, candidate.shares,
+                            share.has_value()})
+                   .second) {
+            continue;
+          }
+          const Status status = try_candidate(candidate, 0, !share.has_value());
+          // One whose memory is short, or whose cut is none, says nothing about the next.
+          if (!absl::IsResourceExhausted(status)) {
+            ++tried;
+            if (!status.ok() && short_by == INT64_MAX) reason = status;
+          } else if (share.has_value()) {
+            if (short_by == INT64_MAX) reason = status;
+          } else {
+            if (fit.short_by() < short_by) reason = status;  // the one that is nearest
+            short_by = std::min(short_by, fit.short_by());
+            break;
+          }
+        }
       }
     }
   }
@@ -201,13 +288,16 @@ StatusOr<PlannedProgram> DynamicGraphPartitioner::Partition(const PartitionOptio
     for (const PlanCandidate& neighbour : search.Neighbours(best->candidate)) {
       if (tried++ == climbs || late()) break;
       // One that does not fit, or that its schedule cannot run, is passed by.
-      try_candidate(neighbour, kGain).IgnoreError();
+      try_candidate(neighbour, kGain, /*thorough=*/false).IgnoreError();
       if (best->rate > rate) break;
     }
     if (best->rate == rate) break;
   }
+  OC_RETURN_IF_ERROR(ChooseUpdates(options, best->planned));
   OC_RETURN_IF_ERROR(Verify(best->planned.program, cluster_));
-  best->planned.plan.advice = Advice(graph_, best->planned.plan, best->candidate, cluster_);
+  for (std::string& line : Advice(graph_, best->planned.plan, best->candidate, cluster_)) {
+    best->planned.plan.advice.push_back(std::move(line));
+  }
   return std::move(best->planned);
 }
 

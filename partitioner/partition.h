@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "openclaw/core/config.h"
 #include "openclaw/partitioner/plan.h"
 #include "openclaw/partitioner/program/lower.h"
 #include "openclaw/partitioner/program/simulate.h"
@@ -19,6 +20,18 @@ namespace oc {
 // fast (what most frameworks do, and what the gain is measured against).
 enum class Balance { kMeasured, kEven };
 
+// What is computed again in backward instead of being kept.
+//   none     nothing
+//   marked   what the model marks (graph/modules.h, Checkpoint)
+//   modules  the modules that `modules` names (graph/passes.h, NodesOfModules)
+//   full     as much as it takes to need as little memory as can be
+//   auto     nothing where it fits, else what costs the least time (recompute_choices.h)
+struct RecomputeOptions {
+  std::string policy = "auto";
+  std::vector<std::string> modules;
+  ActivationBudget activations;  // of VcuProgram::activation_bytes; auto keeps to it
+};
+
 struct PartitionOptions {
   int64_t micro_batch = 1;
   std::optional<int64_t> global_batch;           // samples
@@ -28,7 +41,13 @@ struct PartitionOptions {
   std::string schedule = "auto";
   std::vector<std::string> stages;  // modules to cut after; empty: by cost
   Balance balance = Balance::kMeasured;
+  RecomputeOptions recompute;
+  OffloadConfig offload;
   double search_seconds = 5;  // about how long better plans are looked for once there is one
+  // How far the costs of one kind of VCU may be off together, as a fraction. Plans of unlike VCUs
+  // are compared by the mean of the step as predicted and those where one kind is slower by this:
+  // of two that are predicted alike, the one with slack wins. 0: by the prediction alone.
+  double cost_error = 0.05;
   LowerOptions lower;
   SimulateOptions simulate;
 };
@@ -50,6 +69,15 @@ struct PlannedProgram {
   Simulation simulation;
 };
 
+// What a plan would take with another choice of what is computed again.
+struct PlanAlternative {
+  std::string recompute;         // none, full, or the plan's own
+  int64_t arena_bytes = 0;       // of the VCU that takes most
+  int64_t activation_bytes = 0;  // of the VCU that keeps most
+  double step_seconds = 0;
+  bool chosen = false;  // the plan's own
+};
+
 class DynamicGraphPartitioner {
  public:
   // All must outlive it. `graph` is a bound joint graph; `update` its update graph.
@@ -59,15 +87,23 @@ class DynamicGraphPartitioner {
 
   // Tries every allowed shape and schedule, each with its best stage split and shares: lowers and
   // simulates them, improves the fastest by samples a second step by step, verifies it and returns
-  // it. kResourceExhausted where none fits: says by how much, and what would.
+  // it. kResourceExhausted where none fits: names the VCU, what it needs, the smallest budget that
+  // can, and what else helps.
   StatusOr<PlannedProgram> Partition(const PartitionOptions& options) const;
 
   // Lowers, verifies and simulates a given plan.
   StatusOr<PlannedProgram> Realize(Plan plan, const PartitionOptions& options) const;
 
+  // What recomputation buys a given plan: nothing, what the plan has, as much as saves memory.
+  // Budgets are not looked at.
+  StatusOr<std::vector<PlanAlternative>> Alternatives(const Plan& plan,
+                                                      const PartitionOptions& options) const;
+
  private:
-  // Realize without the verifier, for plans of which most are dropped.
+  // Realize without the verifier.
   StatusOr<PlannedProgram> Try(Plan plan, const PartitionOptions& options) const;
+  // Updates states that lie with the host there, where that is faster; says which and why.
+  Status ChooseUpdates(const PartitionOptions& options, PlannedProgram& planned) const;
 
   const Graph& graph_;
   const Graph* update_;

@@ -4,7 +4,11 @@
 #include <absl/strings/str_join.h>
 
 #include <algorithm>
-#include <set>
+#include <map>
+
+#include "openclaw/partitioner/recompute.h"
+
+#include "openclaw/partitioner/offload.h"
 
 namespace oc {
 namespace {
@@ -39,6 +43,24 @@ std::string Modules(const Graph& graph, const StagePlan& stage) {
   return scopes.size() == 1 ? scopes[0] : absl::StrCat(scopes.front(), " .. ", scopes.back());
 }
 
+// "recompute auto: in stage 0 12 gelu, 24 layer_norm are computed again in backward"
+std::string Recomputed(const Plan& plan, const Graph& graph) {
+  std::string text;
+  const auto nodes = NodesOf(graph, plan.recomputed);
+  for (int s = 0; nodes.ok() && s < plan.pipeline_depth(); ++s) {
+    std::map<std::string, int> ops;
+    for (const Node& node : graph.nodes) {
+      if ((*nodes)[node.id] && StageOf(plan, node) == s) ++ops[node.def->name];
+    }
+    std::vector<std::string> list;
+    for (const auto& [op, count] : ops) list.push_back(absl::StrCat(count, " ", op));
+    if (list.empty()) continue;
+    absl::StrAppend(&text, "  recompute ", plan.recompute, ": in stage ", s, " ",
+                    absl::StrJoin(list, ", "), " are computed again in backward\n");
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string PlanText(const PlannedProgram& planned, const Graph& graph,
@@ -58,6 +80,7 @@ std::string PlanText(const PlannedProgram& planned, const Graph& graph,
     absl::StrAppendFormat(&text, "  stage %d: %s\n    on %s\n", s, Modules(graph, stage),
                           absl::StrJoin(replicas, ", "));
   }
+  absl::StrAppend(&text, Recomputed(plan, graph));
   absl::StrAppendFormat(&text, "  %-16s %12s %10s %14s %14s\n", "vcu", "step ms", "bubble",
                         "state MiB", "step MiB");
   for (const VcuPrediction& v : plan.vcus) {
@@ -69,7 +92,44 @@ std::string PlanText(const PlannedProgram& planned, const Graph& graph,
     absl::StrAppendFormat(&text, "  %s lacks %s: %s; %d calls, %.3f ms a step\n", s.vcu, s.op, s.by,
                           s.calls, s.seconds * 1e3);
   }
+  for (const std::string& line : OffloadLines(plan)) absl::StrAppend(&text, "  ", line, "\n");
+  for (const NotDeterministic& n : plan.not_deterministic) {
+    absl::StrAppendFormat(&text,
+                          "  %s: %s may not repeat its results bit by bit; %d calls a step\n",
+                          n.vcu, n.op, n.calls);
+  }
   for (const std::string& line : plan.advice) absl::StrAppend(&text, "  advice: ", line, "\n");
+  return text;
+}
+
+std::string MemoryText(const Plan& plan) {
+  std::vector<int> uses;  // that something is used for
+  for (int u = 0; u < kMemoryUses; ++u) {
+    const bool used = std::any_of(plan.vcus.begin(), plan.vcus.end(),
+                                  [&](const auto& v) { return v.memory.bytes[u] != 0; });
+    if (used) uses.push_back(u);
+  }
+  std::string text = absl::StrFormat("memory when the arenas are fullest, MiB\n  %-16s", "vcu");
+  for (int u : uses) absl::StrAppendFormat(&text, " %13s", Name(static_cast<MemoryUse>(u)));
+  absl::StrAppendFormat(&text, " %13s %16s %10s\n", "= arenas", "activations <=", "host");
+  for (const VcuPrediction& v : plan.vcus) {
+    absl::StrAppendFormat(&text, "  %-16s", v.name);
+    for (int u : uses) absl::StrAppendFormat(&text, " %13.2f", v.memory.bytes[u] / 1048576.0);
+    absl::StrAppendFormat(&text, " %13.2f %16.2f %10.2f\n",
+                          (v.state_bytes + v.step_bytes) / 1048576.0,
+                          v.activation_bytes / 1048576.0, v.host_bytes / 1048576.0);
+  }
+  return text;
+}
+
+std::string AlternativesText(const std::vector<PlanAlternative>& alternatives) {
+  std::string text = absl::StrFormat("  %-16s %12s %14s %16s\n", "recompute", "step ms",
+                                     "arenas MiB", "activations MiB");
+  for (const PlanAlternative& a : alternatives) {
+    absl::StrAppendFormat(&text, "  %-16s %12.3f %14.2f %16.2f%s\n", a.recompute,
+                          a.step_seconds * 1e3, a.arena_bytes / 1048576.0,
+                          a.activation_bytes / 1048576.0, a.chosen ? "  this plan" : "");
+  }
   return text;
 }
 

@@ -19,7 +19,31 @@ int LastOrigin(const Graph& graph) {
   return last;
 }
 
+StatusOr<StateHome> ParseStateHome(const std::string& name) {
+  for (StateHome home : {StateHome::kDevice, StateHome::kHost, StateHome::kFile}) {
+    if (name == Name(home)) return home;
+  }
+  return DataLoss("plan: states lie on '", name, "', which is none of device, host, file");
+}
+
 }  // namespace
+
+const char* Name(StateHome home) {
+  switch (home) {
+    case StateHome::kDevice:
+      return "device";
+    case StateHome::kHost:
+      return "host";
+    case StateHome::kFile:
+      return "file";
+  }
+  return "?";
+}
+
+const VcuOffload& Plan::offload_of(int vcu) const {
+  static const VcuOffload kNothing;
+  return offload.empty() ? kNothing : offload[vcu];
+}
 
 Status Plan::Validate(const Graph& graph, const ClusterSpec& cluster) const {
   if (micro_batch < 1 || micro_batches < 1) {
@@ -58,6 +82,23 @@ Status Plan::Validate(const Graph& graph, const ClusterSpec& cluster) const {
     return InvalidArgument("plan: compute types of ", compute_types.size(), " VCUs, there are ",
                            cluster.size());
   }
+  if (!offload.empty() && static_cast<int>(offload.size()) != cluster.size()) {
+    return InvalidArgument("plan: offload of ", offload.size(), " VCUs, there are ",
+                           cluster.size());
+  }
+  for (size_t v = 0; v < offload.size(); ++v) {
+    const VcuOffload& o = offload[v];
+    const bool wants_host =
+        o.states == StateHome::kHost || o.update_on_host || !o.activations.empty();
+    if (wants_host && cluster.vcus[v].host_kind.empty()) {
+      return InvalidArgument("plan: offload to the host of VCU ", cluster.vcus[v].name,
+                             ", whose memory is the host's: nothing would be gained");
+    }
+    if (o.update_on_host && o.states != StateHome::kHost) {
+      return InvalidArgument("plan: VCU ", cluster.vcus[v].name,
+                             " is to be updated on the host, and its states lie elsewhere");
+    }
+  }
   for (size_t v = 0; v < compute_types.size(); ++v) {
     const std::vector<DType>& has = cluster.vcus[v].dtypes;
     if (has.empty() || std::find(has.begin(), has.end(), compute_types[v]) != has.end()) continue;
@@ -68,15 +109,14 @@ Status Plan::Validate(const Graph& graph, const ClusterSpec& cluster) const {
 }
 
 std::string Plan::ToJson() const {
-  json root = {{"format", "openclaw-plan"},
-               {"version", 1},
-               {"micro_batch", micro_batch},
-               {"micro_batches", micro_batches},
-               {"schedule", schedule},
-               {"recompute", recompute},
-               {"graph", graph_fingerprint},
-               {"advice", advice},
-               {"predicted_step_seconds", predicted_step_seconds}};
+  json root = {{"format", "openclaw-plan"},  {"version", 1},
+               {"micro_batch", micro_batch}, {"micro_batches", micro_batches},
+               {"schedule", schedule},       {"graph", graph_fingerprint},
+               {"advice", advice},           {"predicted_step_seconds", predicted_step_seconds}};
+  root["recompute"] = {{"policy", recompute}, {"nodes", json::array()}};
+  for (const ForwardNode& n : recomputed) {
+    root["recompute"]["nodes"].push_back({n.origin, n.index});
+  }
   root["compute_types"] = json::array();
   for (DType dtype : compute_types) root["compute_types"].push_back(Name(dtype));
   root["stages"] = json::array();
@@ -88,13 +128,31 @@ std::string Plan::ToJson() const {
   }
   root["vcus"] = json::array();
   for (const VcuPrediction& v : vcus) {
+    json memory = json::object();
+    for (int u = 0; u < kMemoryUses; ++u) {
+      memory[Name(static_cast<MemoryUse>(u))] = v.memory.bytes[u];
+    }
     root["vcus"].push_back({{"name", v.name},
                             {"predicted_step_seconds", v.step_seconds},
                             {"predicted_bubble_fraction", v.bubble_fraction},
                             {"predicted_state_bytes", v.state_bytes},
                             {"predicted_step_bytes", v.step_bytes},
                             {"predicted_host_bytes", v.host_bytes},
-                            {"predicted_peak_bytes", v.state_bytes + v.step_bytes}});
+                            {"predicted_host_arena_bytes", v.host_arena_bytes},
+                            {"predicted_file_bytes", v.file_bytes},
+                            {"predicted_peak_bytes", v.state_bytes + v.step_bytes},
+                            {"predicted_activation_bytes", v.activation_bytes},
+                            {"predicted_memory", std::move(memory)}});
+  }
+  root["not_deterministic"] = json::array();
+  for (const NotDeterministic& n : not_deterministic) {
+    root["not_deterministic"].push_back({{"vcu", n.vcu}, {"op", n.op}, {"calls", n.calls}});
+  }
+  root["offload"] = json::array();
+  for (const VcuOffload& o : offload) {
+    root["offload"].push_back({{"states", Name(o.states)},
+                               {"update_on_host", o.update_on_host},
+                               {"activations", o.activations}});
   }
   root["substitutes"] = json::array();
   for (const Substitute& s : substitutes) {
@@ -114,7 +172,13 @@ StatusOr<Plan> Plan::FromJson(const std::string& text) {
     plan.micro_batch = root.at("micro_batch").get<int64_t>();
     plan.micro_batches = root.at("micro_batches").get<int>();
     plan.schedule = root.at("schedule").get<std::string>();
-    plan.recompute = root.value("recompute", false);
+    if (root.at("recompute").is_boolean()) {
+      return InvalidArgument("plan: it was written by an earlier version; plan again");
+    }
+    plan.recompute = root.at("recompute").at("policy").get<std::string>();
+    for (const json& n : root.at("recompute").at("nodes")) {
+      plan.recomputed.push_back({n.at(0).get<int>(), n.at(1).get<int>()});
+    }
     plan.graph_fingerprint = root.at("graph").get<std::string>();
     plan.advice = root.value("advice", std::vector<std::string>());
     plan.predicted_step_seconds = root.value("predicted_step_seconds", 0.0);
@@ -128,11 +192,30 @@ StatusOr<Plan> Plan::FromJson(const std::string& text) {
                              s.at("owner").get<std::vector<int>>()});
     }
     for (const json& v : root.value("vcus", json::array())) {
-      plan.vcus.push_back({v.value("name", ""), v.value("predicted_step_seconds", 0.0),
-                           v.value("predicted_bubble_fraction", 0.0),
-                           v.value("predicted_state_bytes", int64_t{0}),
-                           v.value("predicted_step_bytes", int64_t{0}),
-                           v.value("predicted_host_bytes", int64_t{0})});
+      VcuPrediction p{.name = v.value("name", ""),
+                      .step_seconds = v.value("predicted_step_seconds", 0.0),
+                      .bubble_fraction = v.value("predicted_bubble_fraction", 0.0),
+                      .state_bytes = v.value("predicted_state_bytes", int64_t{0}),
+                      .step_bytes = v.value("predicted_step_bytes", int64_t{0}),
+                      .host_bytes = v.value("predicted_host_bytes", int64_t{0}),
+                      .host_arena_bytes = v.value("predicted_host_arena_bytes", int64_t{0}),
+                      .file_bytes = v.value("predicted_file_bytes", int64_t{0}),
+                      .activation_bytes = v.value("predicted_activation_bytes", int64_t{0})};
+      const json memory = v.value("predicted_memory", json::object());
+      for (int u = 0; u < kMemoryUses; ++u) {
+        p.memory.bytes[u] = memory.value(Name(static_cast<MemoryUse>(u)), int64_t{0});
+      }
+      plan.vcus.push_back(std::move(p));
+    }
+    for (const json& o : root.value("offload", json::array())) {
+      VcuOffload one{.update_on_host = o.value("update_on_host", false),
+                     .activations = o.value("activations", std::vector<int>())};
+      OC_ASSIGN_OR_RETURN(one.states, ParseStateHome(o.at("states").get<std::string>()));
+      plan.offload.push_back(std::move(one));
+    }
+    for (const json& n : root.value("not_deterministic", json::array())) {
+      plan.not_deterministic.push_back(
+          {n.value("vcu", ""), n.value("op", ""), n.value("calls", 0)});
     }
     for (const json& s : root.value("substitutes", json::array())) {
       plan.substitutes.push_back({s.value("vcu", ""), s.value("op", ""), s.value("by", ""),

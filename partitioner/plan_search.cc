@@ -7,6 +7,7 @@
 
 #include "openclaw/core/nearest_name.h"
 #include "openclaw/partitioner/compute_types.h"
+#include "openclaw/partitioner/offload.h"
 #include "openclaw/partitioner/shares.h"
 
 namespace oc {
@@ -26,7 +27,9 @@ StatusOr<PlanSearch> PlanSearch::Create(const Graph& graph, const Graph* update,
     if (search.costs_.count(v.kind) != 0) continue;
     OC_ASSIGN_OR_RETURN(const DType dtype, ComputeTypeFor(graph, v));
     OC_ASSIGN_OR_RETURN(const Graph* own, typed.In(dtype));
-    OC_ASSIGN_OR_RETURN(StageCosts c, StageCosts::Create(*own, update, v.kind, costs));
+    OC_ASSIGN_OR_RETURN(
+        StageCosts c, StageCosts::Create(*own, update, v.kind, costs,
+                                         StatesMayGoTo(options.offload, v) != StateHome::kDevice));
     search.costs_.emplace(v.kind, std::move(c));
   }
   search.alike_ = options.balance == Balance::kEven || search.costs_.size() == 1;
@@ -100,9 +103,11 @@ std::vector<int> PlanSearch::SharesFor(const std::vector<double>& seconds, int m
 
 StatusOr<PlanCandidate> PlanSearch::CandidateOf(const BatchShape& shape,
                                                 const std::string& schedule,
-                                                const Placement& placement) const {
+                                                const Placement& placement,
+                                                std::optional<double> stash_share) const {
   const int depth = shape.pipeline_depth, replicas = shape.data_parallel;
-  StageSplitOptions split{.micro_batches = shape.micro_batches,
+  StageSplitOptions split{.stash_share = stash_share.value_or(0),
+                          .micro_batches = shape.micro_batches,
                           .least_share = std::min(least_share(), shape.micro_batches / replicas)};
   for (int s = 0; s < depth; ++s) {
     std::vector<const StageCosts*> costs;
@@ -111,7 +116,7 @@ StatusOr<PlanCandidate> PlanSearch::CandidateOf(const BatchShape& shape,
     for (int v : placement[s]) {
       costs.push_back(&CostsOf(v));
       seconds.push_back(costs.back()->Seconds(0, units()));
-      memory = std::min(memory, cluster_.vcus[v].memory_bytes);
+      if (stash_share.has_value()) memory = std::min(memory, cluster_.vcus[v].memory_bytes);
     }
     // The largest share, before the cut is known.
     const std::vector<int> shares = SharesFor(seconds, shape.micro_batches, split.least_share);
@@ -151,15 +156,15 @@ StatusOr<PlanCandidate> PlanSearch::CandidateOf(const BatchShape& shape,
   return candidate;
 }
 
-StatusOr<std::vector<PlanCandidate>> PlanSearch::Candidates(const BatchShape& shape,
-                                                            const std::string& schedule) const {
+StatusOr<std::vector<PlanCandidate>> PlanSearch::Candidates(
+    const BatchShape& shape, const std::string& schedule, std::optional<double> stash_share) const {
   std::vector<Placement> placements =
       Placements(cluster_, shape.pipeline_depth, shape.data_parallel);
   if (options_.balance == Balance::kEven) placements.resize(1);
   std::vector<PlanCandidate> candidates;
   Status reason;
   for (const Placement& placement : placements) {
-    auto candidate = CandidateOf(shape, schedule, placement);
+    auto candidate = CandidateOf(shape, schedule, placement, stash_share);
     if (candidate.ok()) {
       candidates.push_back(std::move(candidate).value());
     } else if (!absl::IsResourceExhausted(candidate.status())) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,9 +36,12 @@ class PlanSearch {
   // follow their speeds (within 5 %, at most 16 a replica); else the shape as it is.
   BatchShape Adjusted(const BatchShape& shape) const;
 
-  // One candidate a placement, the best estimate first. kResourceExhausted: none fits the memory.
+  // One candidate a placement, the best estimate first, where a share of the activations must be
+  // kept (StageSplitOptions::stash_share); without one the budgets are not looked at.
+  // kResourceExhausted: none fits the memory.
   StatusOr<std::vector<PlanCandidate>> Candidates(const BatchShape& shape,
-                                                  const std::string& schedule) const;
+                                                  const std::string& schedule,
+                                                  std::optional<double> stash_share) const;
   // Candidates that differ by one cut that moves, or a micro-batch that goes to another replica.
   std::vector<PlanCandidate> Neighbours(const PlanCandidate& candidate) const;
 
@@ -47,7 +51,8 @@ class PlanSearch {
   PlanSearch(const Graph& graph, const ClusterSpec& cluster, const PartitionOptions& options)
       : graph_(graph), cluster_(cluster), options_(options) {}
   StatusOr<PlanCandidate> CandidateOf(const BatchShape& shape, const std::string& schedule,
-                                      const Placement& placement) const;
+                                      const Placement& placement,
+                                      std::optional<double> stash_share) const;
   const StageCosts& CostsOf(int vcu) const { return costs_.at(cluster_.vcus[vcu].kind); }
   // Seconds of a micro-batch on each replica of stage `s`.
   std::vector<double> StageSecondsOf(const PlanCandidate& candidate, int s) const;

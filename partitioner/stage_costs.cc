@@ -33,7 +33,8 @@ std::map<std::string, int64_t> OptimizerBytes(const Graph& joint, const Graph* u
 }  // namespace
 
 StatusOr<StageCosts> StageCosts::Create(const Graph& graph, const Graph* update,
-                                        const std::string& kind, const CostTable& costs) {
+                                        const std::string& kind, const CostTable& costs,
+                                        bool states_away) {
   StageCosts result;
   std::map<int, int> unit_of;  // origin -> unit
   for (const Node& node : graph.nodes) unit_of[node.origin] = 0;
@@ -61,7 +62,8 @@ StatusOr<StageCosts> StageCosts::Create(const Graph& graph, const Graph* update,
       if (backward) read_by_backward[v] = true;
     }
   }
-  const std::map<std::string, int64_t> optimizer = OptimizerBytes(graph, update);
+  std::map<std::string, int64_t> optimizer;
+  if (!states_away) optimizer = OptimizerBytes(graph, update);
   std::set<std::pair<int, int>> counted;  // (unit, parameter or value of the prologue)
   const std::function<void(int, int)> count = [&](int unit, int v) {
     const Value& value = graph.value(v);

@@ -15,8 +15,10 @@ class StageCosts {
  public:
   // For VCUs of one kind. `graph` is bound; `update` may be null. kFailedPrecondition: a cost is
   // missing.
+  // `states_away`: the optimizer's states need not lie in the VCU's memory.
   static StatusOr<StageCosts> Create(const Graph& graph, const Graph* update,
-                                     const std::string& kind, const CostTable& costs);
+                                     const std::string& kind, const CostTable& costs,
+                                     bool states_away = false);
 
   // The mean of several kinds' costs of one graph, for a plan that takes unlike VCUs to be equally
   // fast. Precondition: not empty.

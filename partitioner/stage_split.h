@@ -15,6 +15,8 @@ struct StageSplitOptions {
   // budgets.
   std::vector<std::vector<const StageCosts*>> costs;
   std::vector<int64_t> memory_bytes;
+  // Of what a stage keeps from forward to backward, what it must: the rest may be computed again.
+  double stash_share = 1;
   // In a step, shared out over the replicas as is fastest; each takes `least_share` at least.
   int micro_batches = 1;
   int least_share = 0;

@@ -49,11 +49,12 @@ StatusOr<int64_t> MemoryFor(const WantedVcu& w, const DeviceInfo& info, int shar
 json ToJson(const VcuSpec& v) {
   std::vector<std::string> dtypes;
   for (DType d : v.dtypes) dtypes.push_back(Name(d));
-  return {{"name", v.name},   {"device", v.device},
-          {"kind", v.kind},   {"process", v.process},
-          {"host", v.host},   {"threads", v.threads},
-          {"cores", v.cores}, {"memory_bytes", v.memory_bytes},
-          {"dtypes", dtypes}, {"enforcement", static_cast<int>(v.enforcement)}};
+  return {{"name", v.name},          {"device", v.device},
+          {"kind", v.kind},          {"process", v.process},
+          {"host", v.host},          {"threads", v.threads},
+          {"cores", v.cores},        {"memory_bytes", v.memory_bytes},
+          {"dtypes", dtypes},        {"enforcement", static_cast<int>(v.enforcement)},
+          {"host_kind", v.host_kind}};
 }
 
 StatusOr<std::vector<VcuSpec>> FromJson(const std::string& text) {
@@ -70,6 +71,7 @@ StatusOr<std::vector<VcuSpec>> FromJson(const std::string& text) {
       spec.cores = v.at("cores").get<std::vector<int>>();
       spec.memory_bytes = v.at("memory_bytes");
       spec.enforcement = static_cast<Enforcement>(v.at("enforcement").get<int>());
+      spec.host_kind = v.at("host_kind");
       for (const json& d : v.at("dtypes")) {
         OC_ASSIGN_OR_RETURN(const DType dtype, ParseDType(d.get<std::string>()));
         spec.dtypes.push_back(dtype);
@@ -108,6 +110,8 @@ std::vector<WantedVcu> WantedByEntries(const std::vector<ClusterEntry>& entries,
   return wanted;
 }
 
+constexpr int64_t kProbeBytes = 64;
+
 constexpr double kSlowCalls = 4;  // times the timeout, for calls that set up and compile
 
 }  // namespace
@@ -119,10 +123,11 @@ class Cluster::HostSubstitutes {
   StatusOr<Slice*> Get() {
     std::lock_guard<std::mutex> lock(mutex_);
     if (slice_ == nullptr) {
-      OC_ASSIGN_OR_RETURN(slice_, device_->CreateSlice({.threads = 1}));
+      OC_ASSIGN_OR_RETURN(slice_, MakeSlice());
     }
     return slice_.get();
   }
+  StatusOr<std::unique_ptr<Slice>> MakeSlice() { return device_->CreateSlice({.threads = 1}); }
 
  private:
   Device* device_;
@@ -279,8 +284,11 @@ class Cluster::Setup {
     if (cluster_.substitutes_ != nullptr && device.info().leaf != "cpu") {
       host = [s = cluster_.substitutes_] { return s->Get(); };
     }
+    OC_ASSIGN_OR_RETURN(auto beside, HostBeside(*made));
     std::unique_ptr<Slice> slice =
-        WithSubstitutes(std::move(made), std::move(host), kDeviceShare * options_.timeout_seconds);
+        WithSubstitutes(std::move(made), std::move(host),
+                        {.timeout_seconds = kDeviceShare * options_.timeout_seconds,
+                         .deterministic = options_.deterministic});
     mine_.push_back({.name = absl::StrCat(wanted.device, ":", job_.rank(), ".", mine_.size()),
                      .device = wanted.device,
                      .kind = slice->kind(),
@@ -290,9 +298,21 @@ class Cluster::Setup {
                      .cores = pinned,
                      .memory_bytes = memory,
                      .dtypes = slice->dtypes(),
-                     .enforcement = slice->enforcement()});
+                     .enforcement = slice->enforcement(),
+                     .host_kind = beside == nullptr ? "" : beside->kind()});
     slices_.push_back(std::move(slice));
+    hosts_.push_back(std::move(beside));
     return OkStatus();
+  }
+
+  // A slice of the host for what is offloaded from a device whose memory it cannot touch; else
+  // null.
+  StatusOr<std::unique_ptr<Slice>> HostBeside(Slice& slice) {
+    if (cluster_.substitutes_ == nullptr) return std::unique_ptr<Slice>();
+    OC_ASSIGN_OR_RETURN(const auto probe, slice.Allocate(kProbeBytes));
+    if (!slice.HostView({probe.get(), 0, kProbeBytes}).empty()) return std::unique_ptr<Slice>();
+    OC_ASSIGN_OR_RETURN(auto host, cluster_.substitutes_->MakeSlice());
+    return WithSubstitutes(std::move(host), nullptr, {.deterministic = options_.deterministic});
   }
 
   // Tells the other processes, and learns of their VCUs.
@@ -315,8 +335,9 @@ class Cluster::Setup {
                         job_.MakeTransports(per_process, options_.timeout_seconds));
     for (size_t i = 0; i < slices_.size(); ++i) {
       cluster_.health_->transports.push_back(transports[i].get());
-      cluster_.vcus_.push_back(std::make_unique<Vcu>(
-          index + static_cast<int>(i), std::move(slices_[i]), std::move(transports[i])));
+      cluster_.vcus_.push_back(
+          std::make_unique<Vcu>(index + static_cast<int>(i), std::move(slices_[i]),
+                                std::move(transports[i]), std::move(hosts_[i])));
     }
     return OkStatus();
   }
@@ -343,7 +364,7 @@ class Cluster::Setup {
   const bool is_auto_;
   std::map<std::string, std::vector<Device*>> devices_;  // by leaf; the cluster's
   std::vector<VcuSpec> mine_;
-  std::vector<std::unique_ptr<Slice>> slices_;
+  std::vector<std::unique_ptr<Slice>> slices_, hosts_;
 };
 
 StatusOr<Cluster> Cluster::Discover(const DiscoverOptions& options) {
@@ -357,6 +378,7 @@ StatusOr<Cluster> Cluster::Discover(const DiscoverOptions& options) {
   FoundDevices others;
   if (options.config.entries.empty()) others = FindDevices(registry, options.timeout_seconds);
   Cluster cluster;
+  cluster.deterministic_ = options.deterministic;
   cluster.health_ = std::make_shared<Health>();
   CallWatch::OnStuck on_stuck = options.on_stuck_call;
   if (on_stuck == nullptr) {

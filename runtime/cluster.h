@@ -26,6 +26,9 @@ struct DiscoverOptions {
   // The devices; null: the built-in leaves and config.plugins.
   const DeviceRegistry* registry = nullptr;
   double timeout_seconds = 30;  // of exchanges with the other processes, and of calls to devices
+  // Runs of one plan file are to repeat bit by bit (docs/training.md): an op of which a device does
+  // not say so is made of others, runs on the host, or is refused.
+  bool deterministic = false;
   HeartbeatOptions heartbeat;
   // A call into a device's code did not return in time (CallWatch, devices/call_watch.h; setting up
   // and compiling may take four times as long). Its thread cannot be ended: the default logs why,
@@ -49,6 +52,7 @@ class Cluster {
   // with the reasons. Else empty. It is logged as well.
   const std::string& found() const { return found_; }
   Job& job() { return *job_; }
+  bool deterministic() const { return deterministic_; }
   // This process's VCUs.
   const std::vector<std::unique_ptr<Vcu>>& vcus() const { return vcus_; }
   std::vector<Vcu*> local() const;
@@ -71,6 +75,7 @@ class Cluster {
   [[noreturn]] static void EndProcess(Health& health, const Status& why);
 
   ClusterSpec spec_;
+  bool deterministic_ = false;
   std::string found_;
   std::unique_ptr<Job> job_;
   std::vector<std::unique_ptr<Device>> devices_;

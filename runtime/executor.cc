@@ -109,6 +109,7 @@ class StepExecutor : public Executor {
   Status RunSend(VcuState& v, int lane, const Command& c);
   Status RunRecv(VcuState& v, int lane, const Command& c);
   Status RunCollective(VcuState& v, int lane, const Command& c);
+  Status RunCopy(VcuState& v, int lane, const Command& c);
   // Host memory for a range: in place, or the lane's staging after a copy.
   StatusOr<std::span<std::byte>> HostBytes(VcuState& v, int lane, const Range& range, bool read);
   Status WriteBack(VcuState& v, int lane, const Range& range, std::span<std::byte> bytes);
@@ -131,6 +132,17 @@ class StepExecutor : public Executor {
   bool computed_ = false;  // status_ is of a computation
 };
 
+// What computes: the device's slice, or the host's.
+StatusOr<Slice*> SliceOf(Vcu& vcu, bool on_host) {
+  if (!on_host) return &vcu.slice();
+  if (vcu.host() != nullptr) return vcu.host();
+  return FailedPrecondition("execute: VCU ", vcu.index(), " has no host to compute on");
+}
+
+const Range& MetricsOf(const VcuState& v, const Command& c) {
+  return v.program->segments[c.segment].on_host ? v.program->host_metrics : v.program->metrics;
+}
+
 Status StepExecutor::Add(Vcu& vcu) {
   auto state = std::make_unique<VcuState>();
   state->vcu = &vcu;
@@ -148,8 +160,10 @@ Status StepExecutor::Add(Vcu& vcu) {
     BindCommand(*state, static_cast<int>(i));
   }
   for (size_t lane = 0; lane < p.lanes.size(); ++lane) {
-    OC_ASSIGN_OR_RETURN(auto queue, vcu.slice().CreateQueue(ToString(p.lanes[lane])));
-    OC_ASSIGN_OR_RETURN(auto event, vcu.slice().CreateEvent());
+    const bool on_host = p.lanes[lane].kind == LaneKind::kHostCompute;
+    OC_ASSIGN_OR_RETURN(Slice * slice, SliceOf(vcu, on_host));
+    OC_ASSIGN_OR_RETURN(auto queue, slice->CreateQueue(ToString(p.lanes[lane])));
+    OC_ASSIGN_OR_RETURN(auto event, slice->CreateEvent());
     state->queues.push_back(std::move(queue));
     state->events.push_back(std::move(event));
     state->staging.emplace_back();
@@ -182,9 +196,11 @@ void StepExecutor::MakeRoom(VcuState& v, const Command& c) {
   };
   switch (c.kind) {
     case CommandKind::kCompute:
-      if (!c.predicate.empty()) stage({v.program->metrics.arena, 0, sizeof(float)}, staging);
+      if (!c.predicate.empty()) stage({MetricsOf(v, c).arena, 0, sizeof(float)}, staging);
       return;
     case CommandKind::kCopy:
+      if (c.reads[0].arena == Arena::kFile) stage(c.writes[0], staging);
+      if (c.writes[0].arena == Arena::kFile) stage(c.reads[0], staging);
       return;
     case CommandKind::kSend:
     case CommandKind::kSnapshot:
@@ -218,17 +234,19 @@ Status StepExecutor::PrepareSegments(VcuState& v) {
   for (const Segment& segment : v.program->segments) {
     const CallPurpose purpose(v.program->name.c_str(), "prepare", segment.name.c_str(), kNone);
     std::vector<PreparedCall> calls;
+    OC_ASSIGN_OR_RETURN(Slice * slice, SliceOf(*v.vcu, segment.on_host));
     for (const Call& call : segment.calls) {
-      std::unique_ptr<PreparedOp>& op = v.prepared[call.cost_key];
+      const std::string key = absl::StrCat(segment.on_host ? "host " : "", call.cost_key);
+      std::unique_ptr<PreparedOp>& op = v.prepared[key];
       // Random ops with equal keys differ in attributes that do not change cost.
-      const std::string unique = absl::StrCat(call.cost_key, call.attrs.ToString());
+      const std::string unique = absl::StrCat(key, call.attrs.ToString());
       std::unique_ptr<PreparedOp>& exact = call.def->random ? v.prepared[unique] : op;
       if (exact == nullptr) {
-        auto prepared = v.vcu->slice().Prepare({.def = call.def,
-                                                .attrs = call.attrs,
-                                                .inputs = call.input_types,
-                                                .outputs = call.output_types,
-                                                .accumulate = call.accumulate});
+        auto prepared = slice->Prepare({.def = call.def,
+                                        .attrs = call.attrs,
+                                        .inputs = call.input_types,
+                                        .outputs = call.output_types,
+                                        .accumulate = call.accumulate});
         if (!prepared.ok()) {
           return Annotate(prepared.status(),
                           absl::StrCat("prepare ", segment.name, " on VCU ", v.program->name));
@@ -373,7 +391,7 @@ Status StepExecutor::Synchronize(VcuState& v, int lane) {
 
 StatusOr<bool> StepExecutor::Holds(VcuState& v, int lane, const Command& c) {
   const auto at = std::find(program_.metrics.begin(), program_.metrics.end(), c.predicate);
-  Range range = v.program->metrics;
+  Range range = MetricsOf(v, c);
   range.offset += 4 * (at - program_.metrics.begin());
   range.bytes = 4;
   OC_ASSIGN_OR_RETURN(const auto bytes, HostBytes(v, lane, range, /*read=*/true));
@@ -481,6 +499,28 @@ Status StepExecutor::RunCollective(VcuState& v, int lane, const Command& c) {
   return WriteBack(v, lane, c.writes[0], data);
 }
 
+Status StepExecutor::RunCopy(VcuState& v, int lane, const Command& c) {
+  const Range &from = c.reads[0], &to = c.writes[0];
+  if (from.arena == Arena::kFile) {
+    OC_ASSIGN_OR_RETURN(const auto bytes, HostBytes(v, lane, to, /*read=*/false));
+    OC_RETURN_IF_ERROR(v.vcu->Read(bytes, from));
+    return WriteBack(v, lane, to, bytes);
+  }
+  if (to.arena == Arena::kFile) {
+    OC_ASSIGN_OR_RETURN(const auto bytes, HostBytes(v, lane, from, /*read=*/true));
+    return v.vcu->Write(to, bytes);
+  }
+  Queue& queue = *v.queues[lane];
+  if (from.arena == Arena::kHost) {
+    OC_RETURN_IF_ERROR(queue.CopyFromHost(v.vcu->range(to), v.vcu->view(from)));
+  } else if (to.arena == Arena::kHost) {
+    OC_RETURN_IF_ERROR(queue.CopyToHost(v.vcu->view(to), v.vcu->range(from)));
+  } else {
+    OC_RETURN_IF_ERROR(queue.Copy(v.vcu->range(to), v.vcu->range(from)));
+  }
+  return Synchronize(v, lane);
+}
+
 Status StepExecutor::RunCommand(VcuState& v, int lane, int index) {
   const Command& c = v.program->commands[index];
   switch (c.kind) {
@@ -492,10 +532,8 @@ Status StepExecutor::RunCommand(VcuState& v, int lane, int index) {
       return RunRecv(v, lane, c);
     case CommandKind::kCollective:
       return RunCollective(v, lane, c);
-    case CommandKind::kCopy: {
-      OC_RETURN_IF_ERROR(v.queues[lane]->Copy(v.vcu->range(c.writes[0]), v.vcu->range(c.reads[0])));
-      return Synchronize(v, lane);
-    }
+    case CommandKind::kCopy:
+      return RunCopy(v, lane, c);
     case CommandKind::kFeed: {
       OC_ASSIGN_OR_RETURN(auto bytes, HostBytes(v, lane, c.writes[0], /*read=*/false));
       OC_RETURN_IF_ERROR(host_->Feed(v.vcu->index(), c.name, c.micro_batch, bytes));
@@ -540,11 +578,11 @@ VcuTimes StepExecutor::times(int vcu) const {
       first = std::min(first, c.begin_nanos);
       last = std::max(last, c.end_nanos);
       const CommandKind kind = v->program->commands[i].kind;
-      if (kind == CommandKind::kCompute) {
+      if (v->program->commands[i].lane == 0) {
         compute += c.end_nanos - c.begin_nanos;
         computing.emplace_back(c.begin_nanos, c.end_nanos);
       } else if (kind == CommandKind::kRecv || kind == CommandKind::kSend ||
-                 kind == CommandKind::kCollective) {
+                 kind == CommandKind::kCollective || kind == CommandKind::kCopy) {
         transfers.emplace_back(c.begin_nanos, c.end_nanos);
       }
     }

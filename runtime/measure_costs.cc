@@ -6,6 +6,7 @@
 #include <map>
 
 #include "openclaw/core/clock.h"
+#include "openclaw/core/file.h"
 #include "openclaw/core/rng.h"
 #include "openclaw/graph/cost_key.h"
 #include "openclaw/partitioner/program/lower.h"
@@ -175,6 +176,13 @@ double Median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
+// Turns that were also run with a wait only where something is fed.
+struct Whole {
+  std::vector<const Candidate*> candidates;  // one a turn
+  int waits = 0;
+  double seconds = 0;
+};
+
 // How far the device is from the host.
 struct Distance {
   double command_seconds = 0;  // 0: work is done when its call returns
@@ -202,8 +210,10 @@ class Bench {
       OC_RETURN_IF_ERROR(Fill({&buffer, at, bytes}, DType::kBF16));
     }
     int rounds = options_.min_rounds + 1;
+    bool early = false;
     for (int round = 0; round < rounds; ++round) {
       double spent = 0;
+      returned_early_ = false;
       for (Turn& turn : turns) {
         if (turn.candidate == nullptr) {
           OC_RETURN_IF_ERROR(Fill(turn.fed, turn.dtype));
@@ -217,9 +227,13 @@ class Bench {
         rounds = 1 + std::clamp(static_cast<int>(options_.seconds / std::max(spent, 1e-6)),
                                 options_.min_rounds, options_.max_rounds);
       }
+      early = returned_early_;
     }
+    if (early) return RunWhole(turns);
     return OkStatus();
   }
+
+  const std::vector<Whole>& wholes() const { return wholes_; }
 
   // How far the device is, by an op that takes little.
   StatusOr<Distance> MeasureDistance(const Candidate& op) {
@@ -263,15 +277,54 @@ class Bench {
     return event_->Wait(options_.timeout_seconds);
   }
 
+  Status Enqueue(const Candidate& c, const Operands& operands) {
+    return Annotate(queue_->Enqueue(*c.op, operands.inputs, operands.outputs, operands.workspace),
+                    absl::StrCat("profile ", c.request->key));
+  }
+
   StatusOr<double> Time(const Candidate& c, const Operands& operands, int times) {
     const double begin = NowSeconds();
-    for (int i = 0; i < times; ++i) {
-      OC_RETURN_IF_ERROR(
-          Annotate(queue_->Enqueue(*c.op, operands.inputs, operands.outputs, operands.workspace),
-                   absl::StrCat("profile ", c.request->key)));
-    }
+    for (int i = 0; i < times; ++i) OC_RETURN_IF_ERROR(Enqueue(c, operands));
     OC_RETURN_IF_ERROR(Finish());
     return NowSeconds() - begin;
+  }
+
+  // The turns once more as a step runs them: the host goes ahead of the device, from what is fed to
+  // what is fed next.
+  Status RunWhole(const std::vector<Turn>& turns) {
+    constexpr int kRounds = 5;
+    std::vector<double> times;
+    for (int round = 0; round <= kRounds; ++round) {
+      double seconds = 0, begin = NowSeconds();
+      bool ahead = false;
+      const auto wait = [&]() -> Status {
+        if (ahead) OC_RETURN_IF_ERROR(Finish());
+        if (ahead) seconds += NowSeconds() - begin;
+        ahead = false;
+        return OkStatus();
+      };
+      Whole whole;
+      for (const Turn& turn : turns) {
+        if (turn.candidate == nullptr) {
+          OC_RETURN_IF_ERROR(wait());
+          OC_RETURN_IF_ERROR(Fill(turn.fed, turn.dtype));
+          continue;
+        }
+        if (!ahead) {
+          begin = NowSeconds();
+          ++whole.waits;
+        }
+        ahead = true;
+        OC_RETURN_IF_ERROR(Enqueue(*turn.candidate, turn.operands));
+        whole.candidates.push_back(turn.candidate);
+      }
+      OC_RETURN_IF_ERROR(wait());
+      if (round > 0) times.push_back(seconds);  // the first warms up
+      if (round < kRounds) continue;
+      whole.seconds = Median(times);
+      wholes_.push_back(std::move(whole));
+    }
+    return OkStatus();
   }
 
   // Small floats of both signs; integers zero, which every op takes as an index or a label.
@@ -302,6 +355,7 @@ class Bench {
   std::unique_ptr<Queue> queue_;
   std::unique_ptr<Event> event_;
   bool returned_early_ = false;
+  std::vector<Whole> wholes_;
 };
 
 // Times the candidates that occur in a step, where the slice's memory holds it.
@@ -360,11 +414,28 @@ StatusOr<Distance> DistanceOf(const std::vector<Candidate>& candidates, Bench& b
   return bench.MeasureDistance(*cheapest);
 }
 
+// Of an op on a device that is so far away, from how long it took by itself.
+double OwnSeconds(const Candidate& c, const Distance& distance) {
+  const double seconds = Median(c.seconds);
+  if (distance.command_seconds == 0) return seconds;
+  return std::max(seconds - distance.command_seconds, distance.enqueue_seconds);
+}
+
+// Where the host goes ahead of the device, many ops take less (their starts overlap with the work
+// before) or more (all lie in a queue) than each by itself: what all are to be multiplied by.
+double PaceOf(const Whole& whole, const Distance& distance) {
+  double sum = 0;
+  for (const Candidate* c : whole.candidates) sum += OwnSeconds(*c, distance);
+  const double seconds = whole.seconds - whole.waits * distance.command_seconds;
+  return sum > 0 && seconds > 0 ? seconds / sum : 1;
+}
+
 CostEntry Prepared(const Candidate& c) {
   return {.workspace_bytes = c.op->workspace_bytes(),
           .opaque_bytes = c.op->opaque_bytes(),
           .host_bytes = c.op->host_bytes(),
-          .substitute = c.op->substitute()};
+          .substitute = c.op->substitute(),
+          .deterministic = c.op->deterministic()};
 }
 
 }  // namespace
@@ -382,6 +453,26 @@ StatusOr<std::unique_ptr<PreparedOp>> PrepareVariant(Slice& slice, const CostReq
   auto op = slice.Prepare(request);
   if (!op.ok()) return Annotate(op.status(), "profile");
   return op;
+}
+
+StatusOr<CostTable> MeasureFile(const std::string& folder) {
+  constexpr int kRounds = 3;
+  auto file = File::CreateNameless(folder, kFileBytes);
+  if (!file.ok()) return Annotate(file.status(), "profile parallel.offload.path");
+  std::vector<std::byte> bytes(static_cast<size_t>(kFileBytes), std::byte{1});
+  std::vector<double> read, written;
+  for (int round = 0; round < kRounds; ++round) {
+    const double begin = NowSeconds();
+    OC_RETURN_IF_ERROR(file->WriteAt(0, bytes));
+    const double middle = NowSeconds();
+    OC_RETURN_IF_ERROR(file->ReadAt(0, bytes));
+    written.push_back(middle - begin);
+    read.push_back(NowSeconds() - middle);
+  }
+  CostTable table;
+  table.Set(FileKey(/*write=*/false), {.seconds = Median(read)});
+  table.Set(FileKey(/*write=*/true), {.seconds = Median(written)});
+  return table;
 }
 
 StatusOr<CostTable> MeasureCosts(Slice& slice, const std::vector<CostRequest>& requests,
@@ -409,12 +500,15 @@ StatusOr<CostTable> MeasureCosts(Slice& slice, const std::vector<CostRequest>& r
   for (size_t i = 0; i < distance.copies.size(); ++i) {
     table.Set(CopyKey(kCopyBytes[i], slice.kind()), {.seconds = distance.copies[i]});
   }
+  std::map<const Candidate*, double> paces;
+  for (const Whole& whole : bench.wholes()) {
+    const double pace = PaceOf(whole, distance);
+    for (const Candidate* c : whole.candidates) paces.try_emplace(c, pace);
+  }
   for (const Candidate& c : candidates) {
     CostEntry entry = Prepared(c);
-    entry.seconds = Median(c.seconds);
-    if (distance.command_seconds > 0) {
-      entry.seconds = std::max(entry.seconds - distance.command_seconds, distance.enqueue_seconds);
-    }
+    entry.seconds = OwnSeconds(c, distance);
+    if (const auto pace = paces.find(&c); pace != paces.end()) entry.seconds *= pace->second;
     table.Set(c.request->key, std::move(entry));
   }
   return table;

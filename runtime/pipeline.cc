@@ -27,13 +27,19 @@ Status CheckOptions(const PipelineOptions& o) {
   if (o.amp_level == AmpLevel::kO2Fp8) {
     return Unimplemented("precision.amp_level ", Name(o.amp_level), "; there are O0, O1, O2, O3");
   }
+  if (o.offload.optimizer != "none" && o.offload.optimizer != "host" &&
+      o.offload.optimizer != "file" && o.offload.optimizer != "auto") {
+    return InvalidArgument("parallel.offload.optimizer '", o.offload.optimizer,
+                           "'; there are none, host, file, auto");
+  }
+  if (o.offload.update != "auto" && o.offload.update != "device" && o.offload.update != "host") {
+    return InvalidArgument("parallel.offload.update '", o.offload.update,
+                           "'; there are auto, device, host");
+  }
   if (o.shard != 0) return Unimplemented("parallel.shard ", o.shard, "; there is 0");
   if (o.allreduce_algorithm != AllReduce::kAuto && o.allreduce_algorithm != AllReduce::kRing) {
     return Unimplemented("comm_options.allreduce_algorithm ", Name(o.allreduce_algorithm),
                          "; there is ring");
-  }
-  if (o.recompute != "auto" && o.recompute != "none" && o.recompute != "marked") {
-    return Unimplemented("parallel.recompute '", o.recompute, "'; there are auto, none, marked");
   }
   return OkStatus();
 }
@@ -99,6 +105,31 @@ double Flops(const Graph& graph) {
   return flops;
 }
 
+// Whether states may be updated on the hosts: what that takes is then measured.
+bool UsesHosts(const PipelineOptions& o) {
+  const bool may = (o.offload.optimizer == "host" || o.offload.optimizer == "auto") &&
+                   o.offload.update != "device";
+  if (o.plan_json.empty()) return may;
+  const auto plan = Plan::FromJson(o.plan_json);
+  return plan.ok() && std::any_of(plan->offload.begin(), plan->offload.end(),
+                                  [](const VcuOffload& v) { return v.update_on_host; });
+}
+
+// A run that is to repeat another one's bytes writes the plan into its checkpoints as the file has
+// it: with the times that were predicted then, not with those of costs that were measured anew.
+void KeepPredictedTimes(const Plan& given, Plan& plan) {
+  plan.predicted_step_seconds = given.predicted_step_seconds;
+  for (size_t v = 0; v < std::min(plan.vcus.size(), given.vcus.size()); ++v) {
+    plan.vcus[v].step_seconds = given.vcus[v].step_seconds;
+    plan.vcus[v].bubble_fraction = given.vcus[v].bubble_fraction;
+  }
+  for (Substitute& s : plan.substitutes) {
+    for (const Substitute& known : given.substitutes) {
+      if (known.vcu == s.vcu && known.op == s.op) s.seconds = known.seconds;
+    }
+  }
+}
+
 }  // namespace
 
 PartitionOptions PartitionOptionsOf(const PipelineOptions& options) {
@@ -111,6 +142,10 @@ PartitionOptions PartitionOptionsOf(const PipelineOptions& options) {
   o.schedule = options.schedule;
   o.stages = options.stages;
   o.balance = options.balance;
+  o.recompute = {.policy = options.recompute_modules.empty() ? options.recompute : "modules",
+                 .modules = options.recompute_modules,
+                 .activations = options.activation_budget};
+  o.offload = options.offload;
   // The other processes wait for the plan.
   o.search_seconds = std::min(o.search_seconds, options.timeout_seconds / 3);
   o.lower.scratch_bytes = [](int members, int64_t bytes) {
@@ -120,9 +155,8 @@ PartitionOptions PartitionOptionsOf(const PipelineOptions& options) {
 }
 
 TrainingGraphOptions TrainingGraphOptionsOf(const PipelineOptions& options,
-                                            const ClusterSpec& cluster, bool recompute) {
+                                            const ClusterSpec& cluster) {
   return {.micro_batch = options.micro_batch,
-          .recompute = recompute,
           .amp = {options.amp_level, options.half},
           .loss_scale = ScalesLoss(options, cluster)};
 }
@@ -194,22 +228,10 @@ StatusOr<std::unique_ptr<ElasticPipeline>> ElasticPipeline::Create(const Graph& 
   std::unique_ptr<ElasticPipeline> pipeline(new ElasticPipeline(cluster, optimizer, options));
   pipeline->next_epoch_ = options.epoch * 1000;
   OC_RETURN_IF_ERROR(cluster.MeasureLinks(options.timeout_seconds));
-  // A plan that is given says itself whether it computes again.
   OC_ASSIGN_OR_RETURN(
       pipeline->options_.plan_json,
       cluster.job().Broadcast(options.plan_json, 0, "plan file", options.timeout_seconds));
-  const bool given = !pipeline->options_.plan_json.empty();
-  bool recompute = options.recompute == "marked";
-  if (given) {
-    OC_ASSIGN_OR_RETURN(const Plan plan, Plan::FromJson(pipeline->options_.plan_json));
-    recompute = plan.recompute;
-  }
-  Status planned = pipeline->PlanAndProfile(model, recompute);
-  if (absl::IsResourceExhausted(planned) && options.recompute == "auto" && !given) {
-    OC_LOG_INFO(planned.message(), "; trying with marked modules computed again in backward");
-    planned = pipeline->PlanAndProfile(model, /*recompute=*/true);
-  }
-  OC_RETURN_IF_ERROR(planned);
+  OC_RETURN_IF_ERROR(pipeline->PlanAndProfile(model));
   OC_RETURN_IF_ERROR(pipeline->MeasurePeak());
   OC_RETURN_IF_ERROR(pipeline->KeepProfile());
   OC_ASSIGN_OR_RETURN(const ProcessMemory memory, ReadProcessMemory());
@@ -217,17 +239,20 @@ StatusOr<std::unique_ptr<ElasticPipeline>> ElasticPipeline::Create(const Graph& 
   (void)ResetPeakMemory();  // where the kernel refuses, the peak counts from the start
   for (const auto& vcu : cluster.vcus()) {
     const VcuProgram& p = pipeline->program().vcus[vcu->index()];
-    OC_RETURN_IF_ERROR(vcu->Reserve(p.state_bytes, p.step_bytes));
+    OC_RETURN_IF_ERROR(vcu->Reserve(p.state_bytes, p.step_bytes, p.host_bytes));
+    if (p.file_bytes > 0) {
+      OC_RETURN_IF_ERROR(Annotate(vcu->OpenFile(options.offload.path, p.file_bytes),
+                                  absl::StrCat("VCU ", p.name)));
+    }
   }
   OC_RETURN_IF_ERROR(pipeline->InitializeState());
   OC_RETURN_IF_ERROR(pipeline->MakeExecutor());
   return pipeline;
 }
 
-Status ElasticPipeline::PlanAndProfile(const Graph& model, bool recompute) {
+Status ElasticPipeline::PlanAndProfile(const Graph& model) {
   model_ = model;
-  const TrainingGraphOptions graph_options =
-      TrainingGraphOptionsOf(options_, cluster_.spec(), recompute);
+  const TrainingGraphOptions graph_options = TrainingGraphOptionsOf(options_, cluster_.spec());
   OC_ASSIGN_OR_RETURN(TrainingGraphs graphs, BuildTrainingGraphs(model, optimizer_, graph_options));
   OC_RETURN_IF_ERROR(CheckComputeTypes(graphs.joint, cluster_.spec()));
   joint_ = std::move(graphs.joint);
@@ -240,7 +265,6 @@ Status ElasticPipeline::PlanAndProfile(const Graph& model, bool recompute) {
     }
     OC_ASSIGN_OR_RETURN(scaler_, LossScaler::Create(config));
   }
-  recomputes_ = recompute;
   OC_RETURN_IF_ERROR(LoadProfile());
   return MakePlan();
 }
@@ -259,10 +283,12 @@ Status ElasticPipeline::LoadProfile() {
       const std::string shared,
       cluster_.job().Broadcast(costs_.ToJson(), 0, "profile", options_.timeout_seconds));
   OC_ASSIGN_OR_RETURN(costs_, CostTable::FromJson(shared));
-  OC_RETURN_IF_ERROR(ProfileGraphs(cluster_, joint_, &update_, costs_,
-                                   {.check_known = true,
-                                    .seconds = options_.profile_seconds,
-                                    .timeout_seconds = std::max(60.0, options_.timeout_seconds)}));
+  ProfileOptions profile = {.check_known = true,
+                            .seconds = options_.profile_seconds,
+                            .timeout_seconds = std::max(60.0, options_.timeout_seconds),
+                            .hosts = UsesHosts(options_),
+                            .folder = options_.offload.path};
+  OC_RETURN_IF_ERROR(ProfileGraphs(cluster_, joint_, &update_, costs_, profile));
   return KeepProfile();
 }
 
@@ -305,14 +331,13 @@ Status ElasticPipeline::MakePlan() {
   const PartitionOptions partition = PartitionOptionsOf(options_);
   std::string text;
   Status status;
-  // "!": a failure of rank 0's; "?": one that another choice of recomputation may mend.
+  // "!": a failure of rank 0's; "?": memory is short.
   if (cluster_.job().rank() == 0) {
     if (!options_.plan_json.empty()) {
       text = options_.plan_json;
     } else {
       auto planned = partitioner.Partition(partition);
       status = planned.status();
-      if (planned.ok()) planned->plan.recompute = recomputes_;
       text = planned.ok()
                  ? planned->plan.ToJson()
                  : absl::StrCat(absl::IsResourceExhausted(status) ? "?" : "!", status.message());
@@ -328,7 +353,10 @@ Status ElasticPipeline::MakePlan() {
     return InvalidArgument("plan: it was made for another model or micro-batch (graph ",
                            plan.graph_fingerprint, ", this one is ", GraphFingerprint(joint_), ")");
   }
+  const bool repeats = cluster_.deterministic() && !options_.plan_json.empty();
+  const Plan given = repeats ? plan : Plan();
   OC_ASSIGN_OR_RETURN(planned_, partitioner.Realize(std::move(plan), partition));
+  if (repeats) KeepPredictedTimes(given, planned_.plan);
   OC_RETURN_IF_ERROR(cluster_.job().Agree(absl::StrFormat("%016x", Fingerprint(planned_.program)),
                                           "program", options_.timeout_seconds));
   std::set<int64_t> mine;
@@ -355,8 +383,8 @@ int64_t ElasticPipeline::predicted_process_bytes() const {
   int64_t bytes = 0;
   for (const auto& vcu : cluster_.vcus()) {
     const VcuProgram& p = program().vcus[vcu->index()];
-    bytes +=
-        p.state_bytes + p.step_bytes + plan().vcus[vcu->index()].host_bytes + vcu->staging_bytes();
+    bytes += p.state_bytes + p.step_bytes + p.host_bytes + plan().vcus[vcu->index()].host_bytes +
+             vcu->staging_bytes();
   }
   if (executor_ != nullptr) bytes += executor_->host_bytes();
   if (loader_ != nullptr) bytes += loader_->buffer_bytes();
@@ -441,6 +469,7 @@ StatusOr<StepResult> ElasticPipeline::Step(const Batch& batch) {
   step_arena_ = StepArena::kNothing;
   const Status ran = executor_->Run(host);
   if (!ran.ok()) {
+    failed_step_ = ran;
     // Who died is a better answer than which command noticed.
     const Status failure = cluster_.failure();
     return failure.ok() ? Annotate(ran, absl::StrCat("step ", step_ + 1))

@@ -38,9 +38,11 @@ struct PipelineOptions {
   std::optional<int64_t> pipeline_depth;
   std::optional<int64_t> data_parallel;
   std::string schedule = "auto";
-  // marked: activations of marked modules are computed again in backward; none: all are kept; auto:
-  // kept where the memory allows.
+  // What is computed again in backward (RecomputeOptions): auto, none, marked, full; or modules, by
+  // name or pattern.
   std::string recompute = "auto";
+  std::vector<std::string> recompute_modules;
+  ActivationBudget activation_budget;
   std::vector<std::string> stages;  // modules to cut after
   Balance balance = Balance::kMeasured;
   AmpLevel amp_level = AmpLevel::kO0;
@@ -48,6 +50,7 @@ struct PipelineOptions {
   LossScaleConfig loss_scale;
   AllReduce allreduce_algorithm = AllReduce::kAuto;
   int shard = 0;
+  OffloadConfig offload;
   uint64_t seed = 1;        // of initial values, data order and dropout
   int64_t total_steps = 0;  // what learning-rate schedules run towards
   int data_workers = 1;
@@ -62,7 +65,7 @@ struct PipelineOptions {
 PartitionOptions PartitionOptionsOf(const PipelineOptions& options);
 // What of the options makes the graphs, for these VCUs.
 TrainingGraphOptions TrainingGraphOptionsOf(const PipelineOptions& options,
-                                            const ClusterSpec& cluster, bool recompute);
+                                            const ClusterSpec& cluster);
 
 struct StepResult {
   int64_t step = 0;  // steps done, this one included
@@ -153,8 +156,6 @@ class ElasticPipeline {
   // Measured peak of all VCUs together, products in the type that each computes in: what MFU is a
   // share of.
   double peak_flops() const { return peak_flops_; }
-  // Whether marked modules are computed again in backward.
-  bool recomputes() const { return recomputes_; }
   // A variable or a reduced gradient ("grad.NAME") that one of this process's VCUs holds; else
   // kInvalidArgument. Gradients are those of the last training step: kFailedPrecondition before
   // one, after one that failed, and once Evaluate or Forward has used their memory.
@@ -178,7 +179,7 @@ class ElasticPipeline {
   Status LoadProfile();
   Status KeepProfile() const;
   Status MeasurePeak();
-  Status PlanAndProfile(const Graph& model, bool recompute);
+  Status PlanAndProfile(const Graph& model);
   Status MakePlan();
   Status InitializeState();
   Status MakeExecutor();
@@ -208,11 +209,11 @@ class ElasticPipeline {
   std::map<std::string, std::unique_ptr<Inference>> inference_;
   int64_t next_epoch_ = 0;
   int64_t step_ = 0;
+  Status failed_step_;  // ended in the middle
   // What the step arenas hold: nothing of use, a training step's values, or an evaluation's.
   enum class StepArena { kNothing, kTraining, kInference } step_arena_ = StepArena::kNothing;
   double step_flops_ = 0, peak_flops_ = 0;
   int64_t process_bytes_before_ = 0;
-  bool recomputes_ = false;
   std::map<int, int64_t> reserved_step_bytes_;  // by VCU, where inference needs more than training
   std::vector<int64_t> mine_;                   // logical micro-batches that this process loads
   const Dataset* dataset_ = nullptr;

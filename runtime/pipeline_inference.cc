@@ -94,6 +94,7 @@ StatusOr<ElasticPipeline::Inference*> ElasticPipeline::InferenceFor(int64_t micr
         ProfileGraphs(cluster_, made->graph, nullptr, costs,
                       {.measure = false, .compute_types = planned_.plan.compute_types}));
     made->plan = planned_.plan;
+    made->plan.recomputed.clear();
     made->plan.micro_batch = micro_batch;
     made->plan.micro_batches = total;
     for (StagePlan& stage : made->plan.stages) {

@@ -6,6 +6,14 @@
 #include "openclaw/runtime/pipeline.h"
 
 namespace oc {
+namespace {
+
+Status WriteState(Vcu& vcu, const StateEntry& e, std::span<const std::byte> bytes) {
+  OC_RETURN_IF_ERROR(vcu.Write(e.range, bytes));
+  return e.host_copy.bytes > 0 ? vcu.Write(e.host_copy, bytes) : OkStatus();
+}
+
+}  // namespace
 
 Status ElasticPipeline::InitializeState() {
   for (const auto& vcu : cluster_.vcus()) {
@@ -13,7 +21,7 @@ Status ElasticPipeline::InitializeState() {
       Tensor value(e.type);
       OC_RETURN_IF_ERROR(Annotate(Initialize(e.init, e.name, options_.seed, e.type, value.bytes()),
                                   absl::StrCat("initialise ", e.name)));
-      OC_RETURN_IF_ERROR(vcu->Write(e.range, value.bytes()));
+      OC_RETURN_IF_ERROR(WriteState(*vcu, e, value.bytes()));
     }
   }
   return OkStatus();
@@ -21,6 +29,7 @@ Status ElasticPipeline::InitializeState() {
 
 StatusOr<std::string> ElasticPipeline::Save(const std::string& dir, int keep,
                                             const std::string& config) {
+  if (!failed_step_.ok()) return Annotate(failed_step_, "save: states may be of two steps");
   Job& job = cluster_.job();
   // Rank 0 makes the folder; its answer is the barrier.
   std::string begun = "ok";
@@ -32,19 +41,17 @@ StatusOr<std::string> ElasticPipeline::Save(const std::string& dir, int keep,
                       job.Broadcast(begun, 0, "checkpoint folder", options_.timeout_seconds));
   if (begun != "ok") return absl::UnavailableError(begun);
 
-  std::vector<Tensor> copies;  // of memory that the host cannot see
   std::vector<TensorSlice> slices;
   for (const auto& vcu : cluster_.vcus()) {
     for (const StateEntry& e : program().vcus[vcu->index()].state) {
       if (!e.owner) continue;
-      std::span<const std::byte> bytes = vcu->view(e.range);
-      if (bytes.empty() && e.range.bytes > 0) {
-        copies.emplace_back(e.type);
-        OC_RETURN_IF_ERROR(vcu->Read(copies.back().bytes(), e.range));
-        bytes = copies.back().bytes();
-      }
       const int64_t rows = e.type.shape.rank() == 0 ? 1 : e.type.shape[0].size();
-      slices.push_back({e.name, e.type, 0, rows, bytes});
+      slices.push_back({e.name, e.type, 0, rows, vcu->view(e.range)});
+      if (!slices.back().bytes.empty() || e.range.bytes == 0) continue;
+      // Of memory that the host cannot see, one at a time.
+      slices.back().read = [v = vcu.get(), range = e.range](std::span<std::byte> to) {
+        return v->Read(to, range);
+      };
     }
   }
   auto written = WriteShard(StagingPath(dir, step_), absl::StrCat("rank-", job.rank()), slices);
@@ -101,7 +108,7 @@ Status ElasticPipeline::ReadState(const Checkpoint& checkpoint, ReadWhat what) {
       }
       Tensor value(e.type);
       OC_RETURN_IF_ERROR(checkpoint.Read(name, value.bytes()));
-      OC_RETURN_IF_ERROR(vcu->Write(e.range, value.bytes()));
+      OC_RETURN_IF_ERROR(WriteState(*vcu, e, value.bytes()));
     }
   }
   return OkStatus();
@@ -167,7 +174,7 @@ Status ElasticPipeline::LoadWeights(const SafetensorsReader& weights) {
         for (int64_t i = 0; i < value.num_elements(); ++i) converted.set(i, value.at(i));
         value = std::move(converted);
       }
-      OC_RETURN_IF_ERROR(vcu->Write(e.range, value.bytes()));
+      OC_RETURN_IF_ERROR(WriteState(*vcu, e, value.bytes()));
     }
   }
   return OkStatus();

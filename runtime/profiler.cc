@@ -24,7 +24,8 @@ StatusOr<std::vector<CostRequest>> ToMeasure(Slice& slice, const Graph& graph, c
                             : known->supported && op->workspace_bytes() == known->workspace_bytes &&
                                   op->opaque_bytes() == known->opaque_bytes &&
                                   op->host_bytes() == known->host_bytes &&
-                                  op->substitute() == known->substitute;
+                                  op->substitute() == known->substitute &&
+                                  op->deterministic() == known->deterministic;
       if (same) continue;
     }
     wanted.push_back(std::move(r));
@@ -38,6 +39,18 @@ StatusOr<const Graph*> OwnGraph(TypedGraphs& typed, const Graph& graph, const Cl
   if (!options.compute_types.empty()) return typed.In(options.compute_types[vcu]);
   OC_ASSIGN_OR_RETURN(const DType dtype, ComputeTypeFor(graph, cluster.spec().vcus[vcu]));
   return typed.In(dtype);
+}
+
+// Adds what the update takes on a VCU's host. An op that the host lacks is told where it is
+// planned.
+StatusOr<CostTable> WithHostCosts(CostTable found, Slice& host, const Graph& update,
+                                  const CostTable& table, const ProfileOptions& options) {
+  OC_ASSIGN_OR_RETURN(auto requests, ToMeasure(host, update, &update, host.kind(), table, options));
+  auto costs = MeasureCosts(host, requests, {update, nullptr, table}, options);
+  if (absl::IsUnimplemented(costs.status())) return found;
+  OC_RETURN_IF_ERROR(costs.status());
+  for (const auto& [key, entry] : costs->entries()) found.Set(key, entry);
+  return found;
 }
 
 }  // namespace
@@ -63,9 +76,20 @@ Status ProfileGraphs(Cluster& cluster, const Graph& graph, const Graph* update, 
       auto requests = ToMeasure(slice, **own, update, kind, table, options);
       found[i] = requests.ok() ? MeasureCosts(slice, *requests, {**own, update, table}, options)
                                : requests.status();
+      if (found[i].ok() && options.hosts && update != nullptr && vcus[i]->host() != nullptr) {
+        found[i] = WithHostCosts(*std::move(found[i]), *vcus[i]->host(), *update, table, options);
+      }
     });
   }
   for (std::thread& t : threads) t.join();
+  if (!options.folder.empty() && !found.empty() && found[0].ok() &&
+      table.Find(FileKey(/*write=*/true)) == nullptr) {
+    auto file = MeasureFile(options.folder);
+    if (!file.ok()) found[0] = file.status();
+    if (file.ok()) {
+      for (const auto& [key, entry] : file->entries()) found[0]->Set(key, entry);
+    }
+  }
   std::map<std::string, std::pair<CostEntry, int>> sums;
   const auto add = [&](const CostTable& t) {
     for (const auto& [key, entry] : t.entries()) {

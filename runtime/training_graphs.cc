@@ -22,9 +22,7 @@ StatusOr<TrainingGraphs> BuildTrainingGraphs(const Graph& model, const HybridOpt
   OC_ASSIGN_OR_RETURN(forward, ApplyAmp(forward, amp));
   OC_ASSIGN_OR_RETURN(graphs.joint, Differentiate(forward, {.loss_scale = options.loss_scale}));
   OC_RETURN_IF_ERROR(WidenGradientSums(graphs.joint));
-  PassOptions passes;
-  if (!options.recompute) passes.disabled.push_back("recompute_marked");
-  OC_RETURN_IF_ERROR(RunPasses(graphs.joint, DefaultPasses(), passes));
+  OC_RETURN_IF_ERROR(RunPasses(graphs.joint, DefaultPasses(), {}));
   OC_ASSIGN_OR_RETURN(graphs.update, optimizer.BuildUpdate(graphs.joint));
   return graphs;
 }
@@ -34,7 +32,7 @@ StatusOr<Graph> BuildInferenceGraph(const Graph& model, int64_t micro_batch,
   OC_ASSIGN_OR_RETURN(Graph forward, model.Bind({{"B", micro_batch}}));
   OC_ASSIGN_OR_RETURN(forward, ApplyAmp(forward, amp));
   OC_ASSIGN_OR_RETURN(Graph graph, ForInference(forward));
-  OC_RETURN_IF_ERROR(RunPasses(graph, DefaultPasses(), {.disabled = {"recompute_marked"}}));
+  OC_RETURN_IF_ERROR(RunPasses(graph, DefaultPasses(), {}));
   return graph;
 }
 

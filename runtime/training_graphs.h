@@ -15,7 +15,6 @@ struct TrainingGraphs {
 
 struct TrainingGraphOptions {
   int64_t micro_batch = 1;  // binds the batch dimension B
-  bool recompute = false;   // activations of marked modules are computed again in backward
   AmpOptions amp;
   bool loss_scale = false;  // gradients are those of loss times the scalar "loss_scale"
 };

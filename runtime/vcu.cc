@@ -28,9 +28,20 @@ Status Grow(Slice& slice, int64_t bytes, std::unique_ptr<Buffer>& buffer) {
 
 }  // namespace
 
-Status Vcu::Reserve(int64_t state_bytes, int64_t step_bytes) {
+Status Vcu::Reserve(int64_t state_bytes, int64_t step_bytes, int64_t host_bytes) {
   OC_RETURN_IF_ERROR(Grow(*slice_, state_bytes, state_));
+  if (host_bytes > 0) {
+    if (host_ == nullptr) return FailedPrecondition("reserve: the VCU has no host to offload to");
+    OC_RETURN_IF_ERROR(Grow(*host_, host_bytes, host_arena_));
+  }
   return Grow(*slice_, step_bytes, step_);
+}
+
+Status Vcu::OpenFile(const std::string& folder, int64_t bytes) {
+  auto file = File::CreateNameless(folder, bytes);
+  if (!file.ok()) return Annotate(file.status(), "offload to a file");
+  file_ = *std::move(file);
+  return OkStatus();
 }
 
 Status Vcu::CopyStaged(const Range& part, size_t bytes, bool to_device) {
@@ -52,6 +63,7 @@ Status Vcu::CopyStaged(const Range& part, size_t bytes, bool to_device) {
 }
 
 Status Vcu::Write(const Range& to, std::span<const std::byte> from) {
+  if (to.arena == Arena::kFile) return file_->WriteAt(to.offset, from);
   if (const std::span<std::byte> here = view(to); !here.empty()) {
     std::memcpy(here.data(), from.data(), from.size());
     return OkStatus();
@@ -67,6 +79,7 @@ Status Vcu::Write(const Range& to, std::span<const std::byte> from) {
 }
 
 Status Vcu::Read(std::span<std::byte> to, const Range& from) {
+  if (from.arena == Arena::kFile) return file_->ReadAt(from.offset, to);
   if (const std::span<std::byte> here = view(from); !here.empty()) {
     std::memcpy(to.data(), here.data(), to.size());
     return OkStatus();
@@ -79,6 +92,12 @@ Status Vcu::Read(std::span<std::byte> to, const Range& from) {
     std::memcpy(to.data() + at, staging_.data(), bytes);
   }
   return OkStatus();
+}
+
+int64_t Vcu::HostPeakBytes() const {
+  if (host_arena_ == nullptr) return 0;
+  const int64_t touched = host_->HighWater(*host_arena_);
+  return touched >= 0 ? touched : host_arena_->bytes();
 }
 
 int64_t Vcu::PeakBytes() const {

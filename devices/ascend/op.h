@@ -24,6 +24,8 @@ class AscendOp : public PreparedOp {
 
   int64_t workspace_bytes() const override { return workspace_bytes_; }
   const char* implementation() const override { return "aclnn"; }
+  // The device is told to when it is opened (device.cc).
+  bool deterministic() const override { return true; }
   // By where in the workspace the numbers lie.
   const std::vector<std::pair<int64_t, std::shared_ptr<const DataCheck>>>& checks() const {
     return checks_;

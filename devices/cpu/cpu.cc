@@ -14,6 +14,7 @@ StatusOr<std::vector<std::unique_ptr<Device>>> DiscoverCpus(
   auto kernels = std::make_shared<KernelRegistry>();
   OC_RETURN_IF_ERROR(cpu::RegisterOneDnn(*kernels));
   cpu::RegisterNative(*kernels);
+  kernels->Deterministic();
   OC_ASSIGN_OR_RETURN(const std::vector<cpu::NumaNode> nodes, cpu::UsableNodes());
   const std::string model = cpu::InstructionSet();
   std::vector<std::unique_ptr<Device>> devices;

@@ -248,8 +248,15 @@ StatusOr<std::unique_ptr<HostKernel>> CreateKernel(const KernelRegistries& regis
       last = Unimplemented("the kernel's sums have the type of its operands");
       continue;
     }
+    if (request.deterministic && !entry->deterministic) {
+      last = Unimplemented("the kernel does not say that it repeats its results bit by bit");
+      continue;
+    }
     auto kernel = entry->create(request, threads);
-    if (kernel.ok()) return kernel;
+    if (kernel.ok()) {
+      (*kernel)->set_deterministic(entry->deterministic);
+      return kernel;
+    }
     if (!absl::IsUnimplemented(kernel.status())) {
       return Annotate(kernel.status(), absl::StrCat("prepare ", ToString(request), " on ", where));
     }
@@ -262,6 +269,7 @@ StatusOr<OpSupport> KernelSupport(const KernelRegistries& registries, const OpRe
                                   int threads, const std::string& where) {
   for (const auto& registry : registries) {
     const KernelEntry* entry = registry->Find(request.def->name);
+    if (entry != nullptr && request.deterministic && !entry->deterministic) continue;
     // Only the kernel that would run anyway: a slower one that can accumulate is no gain.
     if (entry != nullptr && (request.accumulate & ~entry->accumulable) != 0) {
       return OpSupport{.reason = "the kernel does not add to its output"};

@@ -33,6 +33,12 @@ class HostKernel : public PreparedOp {
  public:
   // Runs to the end; allocates nothing. Errors are those of data: a label beyond the classes.
   virtual Status Run(const KernelArgs& args) = 0;
+  // What the registry that made it declares of it.
+  bool deterministic() const final { return deterministic_; }
+  void set_deterministic(bool deterministic) { deterministic_ = deterministic; }
+
+ private:
+  bool deterministic_ = false;
 };
 
 // The request's dtypes and shapes were inferred; a factory that lacks a dtype or variant answers
@@ -42,15 +48,21 @@ using KernelFactory =
 
 struct KernelEntry {
   KernelFactory create;
-  uint32_t accumulable = 0;  // outputs that the kernel can add to (bit i), where the op allows
-  bool sum_types = false;    // the kernel knows of sums in another type (WantsSumType)
+  uint32_t accumulable = 0;    // outputs that the kernel can add to (bit i), where the op allows
+  bool sum_types = false;      // the kernel knows of sums in another type (WantsSumType)
+  bool deterministic = false;  // its results repeat bit by bit (KernelRegistry::Deterministic)
 };
 
 class KernelRegistry {
  public:
   void Add(const std::string& op, KernelFactory create, uint32_t accumulable = 0,
            bool sum_types = false) {
-    entries_[op] = {std::move(create), accumulable, sum_types};
+    entries_[op] = {std::move(create), accumulable, sum_types, /*deterministic=*/false};
+  }
+  // Declares of all kernels that were added: with the same threads they repeat their results bit by
+  // bit. They split work by its size alone and sum in a fixed order.
+  void Deterministic() {
+    for (auto& [op, entry] : entries_) entry.deterministic = true;
   }
   const KernelEntry* Find(const std::string& op) const {
     auto it = entries_.find(op);
@@ -62,7 +74,8 @@ class KernelRegistry {
   std::map<std::string, KernelEntry> entries_;
 };
 
-// Asked in order: an op that the first lacks falls to the next.
+// Asked in order: an op that the first lacks, or has only code of that may not repeat its results
+// where that is wanted, falls to the next.
 using KernelRegistries = std::vector<std::shared_ptr<const KernelRegistry>>;
 // Errors of the factories; kUnimplemented names the op and `where`, the slice's kind.
 StatusOr<std::unique_ptr<HostKernel>> CreateKernel(const KernelRegistries& registries,

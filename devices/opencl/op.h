@@ -21,6 +21,8 @@ class OpenClOp : public PreparedOp {
 
   int64_t workspace_bytes() const override { return workspace_bytes_; }
   const char* implementation() const override { return plan_.products() ? "clblast" : "opencl"; }
+  // No kernel adds with atomics; products are tiled by their shape.
+  bool deterministic() const override { return true; }
   // Null where the op checks no data.
   const std::shared_ptr<const DataCheck>& check() const { return check_; }
 

@@ -10,6 +10,7 @@ std::shared_ptr<const KernelRegistry> ReferenceKernels() {
   auto registry = std::make_shared<KernelRegistry>();
   reference::RegisterBasic(*registry);
   reference::RegisterNn(*registry);
+  registry->Deterministic();
   return registry;
 }
 

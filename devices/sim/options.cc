@@ -51,12 +51,15 @@ std::string ReadDTypes(const std::string& text, SimOptions& options) {
   return "";
 }
 
-std::string ReadLacks(const std::string& text, SimOptions& options) {
-  for (const auto part : absl::StrSplit(text, ',')) {
-    options.lacks.emplace_back(absl::StripAsciiWhitespace(part));
-    if (options.lacks.back().empty()) return "a list of ops, such as layer_norm,softmax";
-  }
-  return "";
+Reader Ops(std::vector<std::string> SimOptions::*member) {
+  return [member](const std::string& text, SimOptions& options) -> std::string {
+    for (const auto part : absl::StrSplit(text, ',')) {
+      std::vector<std::string>& ops = options.*member;
+      ops.emplace_back(absl::StripAsciiWhitespace(part));
+      if (ops.back().empty()) return "a list of ops, such as layer_norm,softmax";
+    }
+    return "";
+  };
 }
 
 const std::map<std::string, Reader>& Readers() {
@@ -67,7 +70,8 @@ const std::map<std::string, Reader>& Readers() {
       {"latency_us", Number(&SimOptions::latency_us, true)},
       {"bandwidth_gbps", Number(&SimOptions::bandwidth_gbps, false)},
       {"dtypes", &ReadDTypes},
-      {"lacks", &ReadLacks},
+      {"lacks", Ops(&SimOptions::lacks)},
+      {"not_deterministic", Ops(&SimOptions::not_deterministic)},
       {"fail_at", Count(&SimOptions::fail_at)},
       {"never_signal_at", Count(&SimOptions::never_signal_at)},
       {"faults_on", &ReadQueueName},
@@ -121,6 +125,10 @@ std::string CostName(const SimOptions& options) {
   }
   if (!options.lacks.empty()) {
     parts.push_back(absl::StrCat("lacks=", absl::StrJoin(options.lacks, "+")));
+  }
+  if (!options.not_deterministic.empty()) {
+    parts.push_back(
+        absl::StrCat("not_deterministic=", absl::StrJoin(options.not_deterministic, "+")));
   }
   return absl::StrJoin(parts, ",");
 }

@@ -23,6 +23,8 @@ struct SimOptions {
   double bandwidth_gbps = 0;       // 1e9 bytes a second; 0: no limit
   std::vector<DType> dtypes;       // that ops may have; empty: all
   std::vector<std::string> lacks;  // ops that the unit has no kernel for
+  // Ops of which the unit says that their results may not repeat bit by bit.
+  std::vector<std::string> not_deterministic;
 
   // Faults, by the number of ops enqueued (from 1 on; 0: none).
   int64_t fail_at = 0;           // this op and all work after it: kUnavailable, the device is lost

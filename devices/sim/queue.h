@@ -41,6 +41,7 @@ struct SimKernel {
   std::unique_ptr<HostKernel> kernel;
   std::string name;    // for messages
   double seconds = 0;  // at least
+  bool deterministic = false;
 };
 class SimOp : public PreparedOp {
  public:
@@ -48,6 +49,7 @@ class SimOp : public PreparedOp {
   int64_t workspace_bytes() const override { return kernel_->kernel->workspace_bytes(); }
   std::vector<int64_t> opaque_bytes() const override { return kernel_->kernel->opaque_bytes(); }
   const char* implementation() const override { return kernel_->kernel->implementation(); }
+  bool deterministic() const override { return kernel_->deterministic; }
   const std::shared_ptr<SimKernel>& kernel() const { return kernel_; }
 
  private:

@@ -64,6 +64,7 @@ class SimSlice : public Slice {
     auto kernel = std::make_shared<SimKernel>();
     OC_ASSIGN_OR_RETURN(kernel->kernel, CreateKernel(kernels_, request, options_.threads, kind_));
     kernel->name = ToString(request);
+    kernel->deterministic = kernel->kernel->deterministic() && !MayDiffer(request);
     kernel->seconds = ModelledSeconds(request);
     return std::unique_ptr<PreparedOp>(std::make_unique<SimOp>(std::move(kernel)));
   }
@@ -95,7 +96,16 @@ class SimSlice : public Slice {
                             Name(t.dtype), ", which is not among the unit's dtypes");
       }
     }
+    if (request.deterministic && MayDiffer(request)) {
+      return absl::StrCat("op ", ToString(request), " on ", kind_,
+                          ": its results may not repeat bit by bit, as the unit's option "
+                          "'not_deterministic' has it");
+    }
     return "";
+  }
+  bool MayDiffer(const OpRequest& request) const {
+    const std::vector<std::string>& ops = unit_->options.not_deterministic;
+    return std::find(ops.begin(), ops.end(), request.def->name) != ops.end();
   }
   double ModelledSeconds(const OpRequest& request) const {
     const SimOptions& o = unit_->options;

@@ -563,6 +563,9 @@ static int32_t prepare(oc_slice* slice, const oc_op_request* r, oc_op** out, oc_
   info->implementation = "plain";
   info->workspace_bytes = 0;
   info->num_opaque = 0;
+  /* One loop after another, on one thread: the same bits each time. A host that is older than the
+   * member gives a smaller struct. */
+  if (OC_HAS(info, oc_op_info, deterministic)) info->deterministic = OC_DETERMINISTIC_YES;
   *out = (oc_op*)op;
   return OC_OK;
 }

@@ -15,7 +15,6 @@ std::vector<Pass> DefaultPasses() {
       {"common_subexpressions", MergeCommonSubexpressions},
       {"fuse_sum_types", FuseSumTypes},
       {"fuse_elementwise", FuseElementwise},
-      {"recompute_marked", RecomputeMarked},
   };
 }
 

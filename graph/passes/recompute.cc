@@ -2,6 +2,8 @@
 #include <map>
 #include <set>
 
+#include "openclaw/core/nearest_name.h"
+#include "openclaw/core/pattern.h"
 #include "openclaw/graph/passes.h"
 
 namespace oc {
@@ -11,81 +13,167 @@ bool IsBackward(const Node& node) {
   return node.phase == Phase::kInputGrad || node.phase == Phase::kWeightGrad;
 }
 
-// The forward nodes of `region` whose outputs its own backward nodes read, with their ancestors
-// inside the region.
-std::set<int> NodesToRepeat(const Graph& graph, int region) {
-  std::set<int> repeat;
-  std::vector<int> pending;
+bool MayRepeat(const Node& node) {
+  return node.phase == Phase::kForward && node.def->updates.empty();
+}
+
+// A view is repeated with what it views, and only then: it has no memory of its own.
+std::vector<bool> WithViews(const Graph& graph, std::vector<bool> repeat) {
   for (const Node& node : graph.nodes) {
-    if (!IsBackward(node) || node.forward == kNone) continue;
-    if (graph.nodes[node.forward].checkpoint != region) continue;
-    pending.insert(pending.end(), node.inputs.begin(), node.inputs.end());
-  }
-  while (!pending.empty()) {
-    const int producer = graph.values[pending.back()].producer;
-    pending.pop_back();
-    if (producer == kNone) continue;
-    const Node& node = graph.nodes[producer];
-    if (node.phase != Phase::kForward || node.checkpoint != region) continue;
-    if (!repeat.insert(producer).second) continue;
-    pending.insert(pending.end(), node.inputs.begin(), node.inputs.end());
+    if (!MayRepeat(node)) {
+      repeat[node.id] = false;
+    } else if (node.def->is_view) {
+      const int from = graph.value(node.inputs[0]).producer;
+      repeat[node.id] = from != kNone && repeat[from];
+    }
   }
   return repeat;
 }
 
+// The first module on the way to `scope` that a pattern fits; empty: none.
+std::string ModuleOf(const std::string& scope, const std::string& pattern) {
+  for (size_t end = 0; end <= scope.size(); ++end) {
+    if (end < scope.size() && scope[end] != '.') continue;
+    std::string module = scope.substr(0, end);
+    if (!module.empty() && MatchesPattern(pattern, module)) return module;
+  }
+  return "";
+}
+
+class Repeater {
+ public:
+  Repeater(Graph& graph, std::vector<bool> repeat, const std::function<int(const Node&)>& stage)
+      : graph_(graph),
+        repeat_(std::move(repeat)),
+        stage_(stage),
+        old_nodes_(static_cast<int>(graph.nodes.size())),
+        copy_(graph.values.size(), kNone),
+        copied_(graph.nodes.size(), false) {}
+
+  Status Run() {
+    std::vector<int> order;
+    for (int id = 0; id < old_nodes_; ++id) {
+      if (IsBackward(graph_.nodes[id])) OC_RETURN_IF_ERROR(RepeatFor(id, order));
+      order.push_back(id);
+    }
+    return static_cast<int>(order.size()) == old_nodes_ ? OkStatus() : Reorder(graph_, order);
+  }
+
+ private:
+  bool Repeats(int v, int reader) const {
+    const int producer = graph_.values[v].producer;
+    if (producer == kNone || producer >= old_nodes_ || !repeat_[producer]) return false;
+    return !stage_ || stage_(graph_.nodes[producer]) == stage_(graph_.nodes[reader]);
+  }
+
+  // Copies, in their order, what `reader` needs and has no copy yet, and lets it read the copies.
+  Status RepeatFor(int reader, std::vector<int>& order) {
+    std::set<int> wanted;
+    std::vector<int> pending = {reader};
+    while (!pending.empty()) {
+      const int id = pending.back();
+      pending.pop_back();
+      for (int v : graph_.nodes[id].inputs) {
+        if (!Repeats(v, id)) continue;
+        const int producer = graph_.values[v].producer;
+        if (!copied_[producer] && wanted.insert(producer).second) pending.push_back(producer);
+      }
+    }
+    for (int id : wanted) OC_RETURN_IF_ERROR(Copy(id, order));
+    for (int& v : graph_.nodes[reader].inputs) {
+      if (Repeats(v, reader)) v = copy_[v];
+    }
+    return OkStatus();
+  }
+
+  Status Copy(int id, std::vector<int>& order) {
+    Node like = graph_.nodes[id];
+    like.phase = Phase::kRecompute;
+    like.forward = id;
+    like.checkpoint = kNone;
+    std::vector<int> inputs = like.inputs;
+    for (int& v : inputs) {
+      if (Repeats(v, id)) v = copy_[v];
+    }
+    OC_ASSIGN_OR_RETURN(const int copy, graph_.AddNode(like.def->name, inputs, like.attrs, like));
+    for (size_t i = 0; i < like.outputs.size(); ++i) {
+      copy_[like.outputs[i]] = graph_.nodes[copy].outputs[i];
+    }
+    copied_[id] = true;
+    order.push_back(copy);
+    return OkStatus();
+  }
+
+  Graph& graph_;
+  const std::vector<bool> repeat_;
+  const std::function<int(const Node&)>& stage_;
+  const int old_nodes_;
+  std::vector<int> copy_;     // value -> its repetition
+  std::vector<bool> copied_;  // node
+};
+
 }  // namespace
 
-Status RecomputeMarked(Graph& graph) {
-  std::set<int> regions;
-  for (const Node& node : graph.nodes) {
-    if (node.phase == Phase::kForward && node.checkpoint != kNone) regions.insert(node.checkpoint);
-  }
-  for (const Node& node : graph.nodes) {  // those that an earlier run has done
-    if (node.phase == Phase::kRecompute && node.forward != kNone) {
-      regions.erase(graph.nodes[node.forward].checkpoint);
-    }
-  }
-  if (regions.empty()) return OkStatus();
-  const int old_nodes = static_cast<int>(graph.nodes.size());
-  std::map<int, std::vector<int>> before;  // backward node -> clones that run before it
-  for (int region : regions) {
-    std::map<int, int> clone;  // value -> its copy
-    std::vector<int> clones;
-    for (int id : NodesToRepeat(graph, region)) {
-      Node like = graph.nodes[id];
-      like.phase = Phase::kRecompute;
-      like.forward = id;
-      like.checkpoint = kNone;
-      std::vector<int> inputs = like.inputs;
-      for (int& v : inputs) {
-        if (auto it = clone.find(v); it != clone.end()) v = it->second;
-      }
-      OC_ASSIGN_OR_RETURN(const int copy, graph.AddNode(like.def->name, inputs, like.attrs, like));
-      clones.push_back(copy);
-      for (size_t i = 0; i < like.outputs.size(); ++i) {
-        clone[like.outputs[i]] = graph.nodes[copy].outputs[i];
-      }
-    }
-    int first = kNone;
-    for (Node& node : graph.nodes) {
-      if (!IsBackward(node) || node.forward == kNone) continue;
-      if (graph.nodes[node.forward].checkpoint != region) continue;
-      if (first == kNone) first = node.id;
-      for (int& v : node.inputs) {
-        if (auto it = clone.find(v); it != clone.end()) v = it->second;
-      }
-    }
-    if (first != kNone) before[first] = clones;
-  }
-  std::vector<int> order;
-  for (const Node& node : graph.nodes) {
-    if (node.id >= old_nodes) continue;
-    if (auto it = before.find(node.id); it != before.end()) {
-      order.insert(order.end(), it->second.begin(), it->second.end());
-    }
-    order.push_back(node.id);
-  }
-  return Reorder(graph, order);
+Status Recompute(Graph& graph, const std::vector<bool>& nodes,
+                 const std::function<int(const Node&)>& stage) {
+  OC_CHECK(nodes.size() == graph.nodes.size(), "recompute: ", nodes.size(), " of ",
+           graph.nodes.size());
+  return Repeater(graph, WithViews(graph, nodes), stage).Run();
 }
+
+std::vector<bool> InteriorOf(const Graph& graph, const std::vector<int>& region) {
+  std::vector<bool> interior(graph.nodes.size(), false);
+  for (const Node& node : graph.nodes) {
+    interior[node.id] = MayRepeat(node) && region[node.id] != kNone;
+  }
+  // Backwards: what only a view lets out leaves the region all the same.
+  for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
+    if (node->phase != Phase::kForward) continue;
+    const bool leaves = node->def->is_view && region[node->id] != kNone && !interior[node->id];
+    for (int v : node->inputs) {
+      const int producer = graph.value(v).producer;
+      if (producer == kNone) continue;
+      if (leaves || region[producer] != region[node->id]) interior[producer] = false;
+    }
+  }
+  return interior;
+}
+
+std::vector<bool> MarkedNodes(const Graph& graph) {
+  std::vector<int> region;
+  for (const Node& node : graph.nodes) region.push_back(node.checkpoint);
+  return InteriorOf(graph, region);
+}
+
+StatusOr<std::vector<bool>> NodesOfModules(const Graph& graph,
+                                           const std::vector<std::string>& patterns) {
+  std::vector<int> region(graph.nodes.size(), kNone);
+  std::map<std::string, int> modules;
+  for (const std::string& pattern : patterns) {
+    bool any = false;
+    for (const Node& node : graph.nodes) {
+      if (node.phase != Phase::kForward) continue;
+      const std::string module = ModuleOf(node.scope, pattern);
+      if (module.empty()) continue;
+      any = true;
+      if (region[node.id] != kNone) continue;
+      region[node.id] = modules.try_emplace(module, modules.size()).first->second;
+    }
+    if (any) continue;
+    std::set<std::string> known;
+    for (const Node& node : graph.nodes) {
+      for (size_t end = 0; end <= node.scope.size(); ++end) {
+        if (end < node.scope.size() && node.scope[end] != '.') continue;
+        if (end > 0) known.insert(node.scope.substr(0, end));
+      }
+    }
+    const std::string nearest = NearestName(pattern, {known.begin(), known.end()});
+    return InvalidArgument("recompute: no module '", pattern, "'",
+                           nearest.empty() ? "" : absl::StrCat("; nearest: '", nearest, "'"));
+  }
+  return InteriorOf(graph, region);
+}
+
+Status RecomputeMarked(Graph& graph) { return Recompute(graph, MarkedNodes(graph)); }
 
 }  // namespace oc

@@ -24,13 +24,9 @@ const std::vector<Built>& BuiltValues() {
        {"O0", "O1", "O2", "O3"}},
       {"parallel.shard", [](C c) { return std::to_string(c.parallel.shard); }, {"0"}},
       {"parallel.schedule", [](C c) { return c.parallel.schedule; }, {"auto", "gpipe", "1f1b"}},
-      {"parallel.recompute", [](C c) { return c.parallel.recompute; }, {"auto", "none", "marked"}},
       {"comm_options.allreduce_algorithm",
        [](C c) { return std::string(Name(c.comm_options.allreduce_algorithm)); },
        {"auto", "ring"}},
-      {"train.deterministic",
-       [](C c) { return std::string(c.train.deterministic ? "true" : "false"); },
-       {"false"}},
       {"optimizer.schedule.name", [](C c) { return c.optimizer.schedule.name; }, ScheduleNames()},
   };
   return kBuilt;

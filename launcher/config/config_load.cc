@@ -1,3 +1,4 @@
+#include <absl/strings/numbers.h>
 #include <absl/strings/str_join.h>
 
 #include <algorithm>
@@ -207,14 +208,64 @@ void ReadPrecision(const YamlValue* value, Errors* errors, PrecisionConfig* prec
   section.Finish();
 }
 
+// A word, or a list of modules.
+void ReadRecompute(Section& section, ParallelConfig* parallel) {
+  const YamlValue* value = section.Raw("recompute");
+  if (value == nullptr) return;
+  if (value->kind != YamlValue::Kind::kList) {
+    section.Enum("recompute", {"auto", "none", "marked", "full"}, &parallel->recompute);
+  } else if (value->items.empty()) {
+    section.FailValue("recompute", *value, "auto, none, marked, full, or a list of modules");
+  } else {
+    section.Strings("recompute", &parallel->recompute_modules);
+  }
+}
+
+// none, a share such as 40%, or a memory size.
+void ReadActivationBudget(Section& section, ActivationBudget* budget) {
+  const YamlValue* value = section.Raw("activation_budget");
+  if (value == nullptr || (value->kind == YamlValue::Kind::kScalar && value->scalar == "none")) {
+    return;
+  }
+  double percent = 0;
+  const bool share = value->kind == YamlValue::Kind::kScalar && value->scalar.ends_with("%");
+  if (share && absl::SimpleAtod(value->scalar.substr(0, value->scalar.size() - 1), &percent) &&
+      percent > 0 && percent <= 100) {
+    budget->percent = percent;
+    return;
+  }
+  const auto bytes = value->kind == YamlValue::Kind::kScalar && !share
+                         ? config::ParseBytes(value->scalar)
+                         : StatusOr<int64_t>(InvalidArgument("no size"));
+  if (!bytes.ok()) {
+    return section.FailValue("activation_budget", *value,
+                             "a share of the activations, such as 40%, a memory size, such as "
+                             "512MiB, or none");
+  }
+  budget->bytes = *bytes;
+}
+
+void ReadOffload(const YamlValue* value, Errors* errors, OffloadConfig* offload) {
+  Section section(value, "parallel.offload", errors);
+  section.Enum("optimizer", {"none", "host", "file", "auto"}, &offload->optimizer);
+  section.String("path", &offload->path);
+  section.Enum("update", {"auto", "device", "host"}, &offload->update);
+  if (const YamlValue* list = section.Raw("activations"); list && list->ToString() != "none") {
+    section.Strings("activations", &offload->activations);
+  }
+  section.Finish();
+}
+
 void ReadParallel(const YamlValue* value, Errors* errors, ParallelConfig* parallel) {
   Section section(value, "parallel", errors);
   section.AutoInt("data_parallel", 1, kMaxCount, &parallel->data_parallel);
   section.Enum("schedule", {"auto", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-v"},
                &parallel->schedule);
-  section.Enum("recompute", {"auto", "none", "marked", "full"}, &parallel->recompute);
+  ReadRecompute(section, parallel);
+  ReadActivationBudget(section, &parallel->activation_budget);
   section.Int("shard", 0, 3, &parallel->shard);
   section.Enum("balance", {"measured", "even"}, &parallel->balance);
+  ReadOffload(section.Raw("offload"), errors, &parallel->offload);
   if (const YamlValue* stages = section.Raw("stages"); stages && !Section::IsAuto(*stages)) {
     if (stages->kind == YamlValue::Kind::kList) {
       section.Strings("stages", &parallel->stages);

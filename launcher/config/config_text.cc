@@ -178,6 +178,11 @@ void AddOptimizer(const OptimizerConfig& o, KeyValues* out) {
   }
 }
 
+std::string BudgetText(const ActivationBudget& budget) {
+  if (budget.percent) return Text(*budget.percent) + "%";
+  return budget.bytes ? Text(*budget.bytes) : "none";
+}
+
 KeyValues Flatten(const ExperimentConfig& c) {
   KeyValues out;
   if (!c.name.empty()) out.push_back({"name", Text(c.name)});
@@ -204,9 +209,18 @@ KeyValues Flatten(const ExperimentConfig& c) {
   add("comm_options.timeout_seconds", Text(c.comm_options.timeout_seconds));
   add("parallel.data_parallel", AutoText(c.parallel.data_parallel));
   add("parallel.schedule", c.parallel.schedule);
-  add("parallel.recompute", c.parallel.recompute);
+  add("parallel.recompute", c.parallel.recompute_modules.empty()
+                                ? c.parallel.recompute
+                                : Text(c.parallel.recompute_modules));
+  add("parallel.activation_budget", BudgetText(c.parallel.activation_budget));
   add("parallel.shard", Text(int64_t{c.parallel.shard}));
   add("parallel.balance", c.parallel.balance);
+  const OffloadConfig& offload = c.parallel.offload;
+  add("parallel.offload.optimizer", offload.optimizer);
+  if (!offload.path.empty()) add("parallel.offload.path", Text(offload.path));
+  add("parallel.offload.update", offload.update);
+  add("parallel.offload.activations",
+      offload.activations.empty() ? "none" : Text(offload.activations));
   add("parallel.stages", c.parallel.stages.empty() ? "auto" : Text(c.parallel.stages));
   add("cluster", ClusterText(c.cluster));
   add("plugins", Text(c.cluster.plugins));

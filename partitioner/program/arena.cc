@@ -16,14 +16,13 @@ int64_t PlanArena(std::vector<ArenaItem>& items) {
   int64_t size = 0;
   for (int id : order) {
     ArenaItem& item = items[id];
-    const int64_t bytes = (item.bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
+    const int64_t bytes = AlignForArena(item.bytes);
     int64_t offset = 0;
     for (int other : placed) {
       const ArenaItem& o = items[other];
       if (o.last < item.first || item.last < o.first) continue;
       if (o.offset >= offset + bytes) break;  // the gap before it holds the item
-      const int64_t end =
-          (o.offset + o.bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
+      const int64_t end = AlignForArena(o.offset + o.bytes);
       offset = std::max(offset, end);
     }
     item.offset = offset;

@@ -4,9 +4,7 @@
 #include "openclaw/partitioner/program/vcu_lowering.h"
 
 namespace oc {
-namespace {
 
-// Of the nodes `among`, in order, those that the wanted values are computed by.
 std::vector<int> NodesFor(const Graph& graph, const std::vector<int>& among,
                           std::vector<bool> wanted) {
   std::vector<int> nodes;
@@ -21,11 +19,6 @@ std::vector<int> NodesFor(const Graph& graph, const std::vector<int>& among,
   return nodes;
 }
 
-// The squared norm of all gradients (optim/optimizer.h).
-constexpr const char* kNormMetric = "grad_norm_sq";
-
-}  // namespace
-
 VcuLowering::VcuLowering(const LoweringContext& context, int vcu)
     : context_(context), vcu_(vcu), graph_(*context.graphs[vcu]) {
   program_.name = context.input.cluster.vcus[vcu].name;
@@ -33,8 +26,9 @@ VcuLowering::VcuLowering(const LoweringContext& context, int vcu)
   Lane({LaneKind::kCompute, 0});
 }
 
-int VcuLowering::NewBuffer(int64_t bytes) {
-  items_.push_back({.bytes = bytes, .first = tick_, .last = tick_});
+int VcuLowering::NewBuffer(int64_t bytes, MemoryUse use, Arena arena) {
+  buffer_arenas_.push_back(arena);
+  items_.push_back({.bytes = bytes, .first = tick_, .last = tick_, .use = use});
   return static_cast<int>(items_.size()) - 1;
 }
 
@@ -45,35 +39,39 @@ int VcuLowering::Lane(LaneSpec spec) {
 }
 
 VcuLowering::SymbolicRange VcuLowering::Whole(int buffer) const {
-  return {buffer, 0, items_[buffer].bytes};
+  return {buffer, 0, items_[buffer].bytes, buffer_arenas_[buffer]};
 }
 
 void VcuLowering::Touch(const SymbolicRange& range) {
   if (range.buffer != kNone) items_[range.buffer].last = std::max(items_[range.buffer].last, tick_);
 }
 
-// Where a slot's bytes are; values come into being when they are first written. A state range has
-// buffer kNone, and its offset is in the state arena.
+// Where a slot's bytes are; values come into being when they are first written. A range of what
+// outlives the step has buffer kNone, and its offset is in its arena.
 VcuLowering::SymbolicRange VcuLowering::Resolve(const Ref& ref, int micro_batch, int64_t bytes) {
   switch (ref.kind) {
     case RefKind::kValue: {
       auto [it, is_new] = values_.try_emplace({ref.id, micro_batch}, kNone);
-      if (is_new) it->second = NewBuffer(bytes);
+      if (is_new) {
+        it->second = NewBuffer(bytes, context_.analysis.activation[ref.id] ? MemoryUse::kActivations
+                                                                           : MemoryUse::kTransient);
+      }
       return Whole(it->second);
     }
     case RefKind::kStepValue: {
       auto [it, is_new] = step_values_.try_emplace(ref.id, kNone);
-      if (is_new) it->second = NewBuffer(bytes);
+      if (is_new) it->second = NewBuffer(bytes, MemoryUse::kCasts);
       return Whole(it->second);
     }
     case RefKind::kUpdateValue: {
       auto [it, is_new] = update_values_.try_emplace(ref.id, kNone);
-      if (is_new) it->second = NewBuffer(bytes);
+      if (is_new) it->second = NewBuffer(bytes, MemoryUse::kUpdate);
       return Whole(it->second);
     }
     case RefKind::kVariable: {
+      if (const auto it = brought_.find(ref.name); it != brought_.end()) return it->second;
       const Range& range = variables_.at(ref.name);
-      return {kNone, range.offset, range.bytes};
+      return {kNone, range.offset, range.bytes, range.arena};
     }
     case RefKind::kScalar:
       return Whole(scalars_.at({ref.name, kNone}));
@@ -82,8 +80,37 @@ VcuLowering::SymbolicRange VcuLowering::Resolve(const Ref& ref, int micro_batch,
     case RefKind::kMetric:
       return {metrics_buffer_, ref.id * int64_t{4}, 4};
     case RefKind::kWorkspace:
-      return Whole(NewBuffer(bytes));
+      return Whole(NewBuffer(bytes, MemoryUse::kWorkspace));
   }
+  return {};
+}
+
+// The same for what the host computes: only of updates.
+VcuLowering::SymbolicRange VcuLowering::ResolveOnHost(const Ref& ref, int64_t bytes) {
+  switch (ref.kind) {
+    case RefKind::kUpdateValue: {
+      auto [it, is_new] = host_update_values_.try_emplace(ref.id, kNone);
+      if (is_new) it->second = NewBuffer(bytes, MemoryUse::kOther, Arena::kHost);
+      return Whole(it->second);
+    }
+    case RefKind::kVariable: {
+      const auto copy = host_copies_.find(ref.name);
+      const Range& range = copy != host_copies_.end() ? copy->second : variables_.at(ref.name);
+      return {kNone, range.offset, range.bytes, range.arena};
+    }
+    case RefKind::kScalar:
+      return Whole(host_scalars_.at(ref.name));
+    case RefKind::kAccumulator:
+      return host_accumulators_.at(ref.id);
+    case RefKind::kMetric:
+      return {host_metrics_buffer_, ref.id * int64_t{4}, 4};
+    case RefKind::kWorkspace:
+      return Whole(NewBuffer(bytes, MemoryUse::kOther, Arena::kHost));
+    case RefKind::kValue:
+    case RefKind::kStepValue:
+      break;
+  }
+  OC_CHECK(false, "a value of the model in an update on the host");
   return {};
 }
 
@@ -105,7 +132,9 @@ void VcuLowering::EmitCompute(const Template& t, const std::string& name, int mi
   std::vector<bool> resolved(n, false), read(n, false), written(n, false);
   const auto use = [&](int slot) {
     if (!resolved[slot]) {
-      slots[slot] = Resolve(t.refs[slot], micro_batch, t.segment.slots[slot].bytes);
+      const int64_t bytes = t.segment.slots[slot].bytes;
+      slots[slot] = t.segment.on_host ? ResolveOnHost(t.refs[slot], bytes)
+                                      : Resolve(t.refs[slot], micro_batch, bytes);
       resolved[slot] = true;
     }
     Touch(slots[slot]);
@@ -133,7 +162,7 @@ void VcuLowering::EmitCompute(const Template& t, const std::string& name, int mi
   }
   Pending p;
   p.command = {.kind = CommandKind::kCompute,
-               .lane = 0,
+               .lane = t.segment.on_host ? Lane({LaneKind::kHostCompute, 0}) : 0,
                .name = name,
                .micro_batch = micro_batch,
                .segment = t.index};
@@ -168,7 +197,7 @@ void VcuLowering::EmitFeedsFor(const WorkItem& item) {
       if (!fed) continue;
       auto [it, is_new] = values_.try_emplace({root.id, item.micro_batch}, kNone);
       if (!is_new) continue;
-      it->second = NewBuffer(root.type.bytes());
+      it->second = NewBuffer(root.type.bytes(), MemoryUse::kFeeds);
       EmitFeed(root.name, item.micro_batch, Whole(it->second));
     }
   }
@@ -178,7 +207,9 @@ void VcuLowering::EmitReceives(int action) {
   for (const Message& m : context_.messages) {
     if (m.to != vcu_ || m.post_action != action) continue;
     const Value& value = graph_.value(m.value);
-    const int buffer = NewBuffer(value.type.bytes());
+    const int buffer = NewBuffer(value.type.bytes(), context_.analysis.activation[m.value]
+                                                         ? MemoryUse::kActivations
+                                                         : MemoryUse::kCommunication);
     values_[{m.value, m.micro_batch}] = buffer;
     Emit({.kind = CommandKind::kRecv,
           .lane = Lane({LaneKind::kRecv, m.from}),
@@ -233,7 +264,6 @@ void VcuLowering::EmitSnapshots(const WorkItem& item) {
 
 Status VcuLowering::EmitWork() {
   const std::vector<WorkItem>& work = context_.work[vcu_];
-  const Graph& graph = graph_;
   const int n = static_cast<int>(work.size());
   int prepared = 0;
   for (int k = 0; k < n; ++k) {
@@ -242,34 +272,39 @@ Status VcuLowering::EmitWork() {
       EmitFeedsFor(work[prepared]);
       EmitReceives(prepared);
     }
-    const WorkItem& item = work[k];
-    const std::vector<int>& nodes =
-        context_.analysis.nodes[item.stage][static_cast<int>(item.part)];
-    std::string variant = absl::StrCat(item.stage, "/", static_cast<int>(item.part), "/");
-    std::vector<int> sums;
-    for (int id : nodes) {
-      for (int v : graph.node(id).outputs) {
-        for (int a : context_.analysis.accumulators[v]) {
-          variant += initialized_[a] ? '1' : '0';
-          sums.push_back(a);
-        }
+    OC_RETURN_IF_ERROR(EmitItem(static_cast<size_t>(k)));
+    EmitSends(k);
+    EmitSnapshots(work[k]);
+  }
+  return OkStatus();
+}
+
+Status VcuLowering::EmitNodes(const WorkItem& item, const std::vector<int>& nodes,
+                              const std::string& suffix) {
+  std::string variant =
+      absl::StrCat(item.stage, "/", static_cast<int>(item.part), "/", suffix, "/");
+  std::vector<int> sums;
+  for (int id : nodes) {
+    for (int v : graph_.node(id).outputs) {
+      for (int a : context_.analysis.accumulators[v]) {
+        variant += initialized_[a] ? '1' : '0';
+        sums.push_back(a);
       }
     }
-    auto [it, is_new] = templates_.try_emplace(variant);
+  }
+  auto [it, is_new] = templates_.try_emplace(variant);
+  if (is_new) {
     const char* part = item.part == Part::kCount     ? "count"
                        : item.part == Part::kForward ? "forward"
                                                      : "backward";
-    if (is_new) {
-      OC_RETURN_IF_ERROR(BuildSegment(graph, context_.analysis,
-                                      absl::StrCat("stage ", item.stage, " ", part), nodes,
-                                      /*update=*/false, it->second));
-    }
-    for (int a : sums) initialized_[a] = true;
-    EmitCompute(it->second, absl::StrCat(item.part == Part::kForward ? "F" : "B", item.micro_batch),
-                item.micro_batch);
-    EmitSends(k);
-    EmitSnapshots(item);
+    OC_RETURN_IF_ERROR(BuildSegment(graph_, context_.analysis,
+                                    absl::StrCat("stage ", item.stage, " ", part, suffix), nodes,
+                                    /*update=*/false, it->second));
   }
+  for (int a : sums) initialized_[a] = true;
+  EmitCompute(it->second,
+              absl::StrCat(item.part == Part::kForward ? "F" : "B", item.micro_batch, suffix),
+              item.micro_batch);
   return OkStatus();
 }
 
@@ -316,7 +351,8 @@ Status VcuLowering::EmitCount() {
   for (const auto& [a, range] : accumulators_) {
     if (graph.accumulators[a].kind != Accumulator::Kind::kCount) continue;
     const int members = static_cast<int>(context_.count_vcus.size());
-    const int scratch = NewBuffer(context_.options.scratch_bytes(members, range.bytes));
+    const int scratch =
+        NewBuffer(context_.options.scratch_bytes(members, range.bytes), MemoryUse::kCommunication);
     Emit({.kind = CommandKind::kCollective,
           .lane = Lane({LaneKind::kGroup, context_.count_group}),
           .name = "count",
@@ -343,7 +379,8 @@ void VcuLowering::EmitReductions() {
     for (int64_t offset = 0; offset < total; offset += piece) {
       const SymbolicRange data = {buffer, offset, std::min(piece, total - offset)};
       const int scratch =
-          NewBuffer(context_.options.scratch_bytes(static_cast<int>(r.vcus.size()), data.bytes));
+          NewBuffer(context_.options.scratch_bytes(static_cast<int>(r.vcus.size()), data.bytes),
+                    MemoryUse::kCommunication);
       Emit({.kind = CommandKind::kCollective,
             .lane = Lane({LaneKind::kGroup, r.group}),
             .name = absl::StrCat("gradients ", number++),
@@ -352,19 +389,6 @@ void VcuLowering::EmitReductions() {
            {data}, {data, Whole(scratch)});
     }
   }
-}
-
-// What the update needs of this VCU: all that leads to new values of what it holds.
-std::vector<int> VcuLowering::UpdateNodes(const Graph& update) const {
-  std::vector<bool> wanted(update.values.size(), false);
-  for (const auto* list : {&update.parameters, &update.states}) {
-    for (const Variable& v : *list) {
-      const bool held = variables_.count(update.value(v.value).name) != 0;
-      if (held && v.updated != kNone) wanted[v.updated] = true;
-    }
-  }
-  return NodesFor(update, context_.update_analysis.nodes[0][static_cast<int>(Part::kBackward)],
-                  std::move(wanted));
 }
 
 // The parts of the norm that are this VCU's: the gradient's owner adds them, once.
@@ -384,11 +408,8 @@ std::vector<int> VcuLowering::NormNodes(const Graph& update) const {
 Status VcuLowering::EmitUpdate() {
   const int num_metrics = static_cast<int>(context_.metrics.size());
   const Graph* update = context_.input.update;
-  std::vector<int> norm_nodes, update_nodes;
-  if (update != nullptr) {
-    norm_nodes = NormNodes(*update);
-    update_nodes = UpdateNodes(*update);
-  }
+  std::vector<int> norm_nodes;
+  if (update != nullptr) norm_nodes = NormNodes(*update);
   if (!norm_nodes.empty()) {
     Template& t = templates_["norm"];
     OC_RETURN_IF_ERROR(BuildSegment(*update, context_.update_analysis, "gradient norm", norm_nodes,
@@ -398,7 +419,8 @@ Status VcuLowering::EmitUpdate() {
   const SymbolicRange metrics = {metrics_buffer_, 0, 4 * (num_metrics + int64_t{1})};
   if (context_.metrics_group != kNone) {
     const int scratch =
-        NewBuffer(context_.options.scratch_bytes(context_.input.cluster.size(), metrics.bytes));
+        NewBuffer(context_.options.scratch_bytes(context_.input.cluster.size(), metrics.bytes),
+                  MemoryUse::kCommunication);
     Emit({.kind = CommandKind::kCollective,
           .lane = Lane({LaneKind::kGroup, context_.metrics_group}),
           .name = "metrics",
@@ -407,19 +429,7 @@ Status VcuLowering::EmitUpdate() {
   }
   Emit({.kind = CommandKind::kSnapshot, .lane = Lane({LaneKind::kHost, 0}), .name = "metrics"},
        {metrics}, {});
-  if (!update_nodes.empty()) {
-    Template& t = templates_["update"];
-    OC_RETURN_IF_ERROR(BuildSegment(*update, context_.update_analysis, "update", update_nodes,
-                                    /*update=*/true, t));
-    EmitCompute(t, "update", kNone);
-    // With a gradient that is not finite, parameters and states stay as they are.
-    const auto& names = context_.metrics;
-    if (std::find(names.begin(), names.end(), kNormMetric) != names.end()) {
-      pending_.back().command.predicate = kNormMetric;
-      pending_.back().reads.push_back(metrics);
-    }
-  }
-  return OkStatus();
+  return update == nullptr ? OkStatus() : EmitUpdateInBuckets(*update);
 }
 
 }  // namespace oc

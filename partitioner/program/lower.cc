@@ -6,6 +6,7 @@
 
 #include "openclaw/partitioner/compute_types.h"
 #include "openclaw/partitioner/program/vcu_lowering.h"
+#include "openclaw/partitioner/recompute.h"
 #include "openclaw/partitioner/schedules/schedule.h"
 #include "openclaw/partitioner/update_homes.h"
 
@@ -183,16 +184,8 @@ void FindGroups(LoweringContext& c, Program& program) {
   }
 }
 
-}  // namespace
-
-StatusOr<Program> Lower(const LowerInput& input, const LowerOptions& options) {
-  OC_RETURN_IF_ERROR(input.cluster.Validate());
-  OC_RETURN_IF_ERROR(input.plan.Validate(input.graph, input.cluster));
-  for (const Graph* graph : {&input.graph, input.update}) {
-    if (graph == nullptr || graph->UnboundDims().empty()) continue;
-    return InvalidArgument("lower graph ", graph->name, ": dimension ", graph->UnboundDims()[0],
-                           " is not bound");
-  }
+// Of a graph that says itself what is computed again.
+StatusOr<Program> LowerGraph(const LowerInput& input, const LowerOptions& options) {
   Program program;
   program.epoch = options.epoch;
   program.ops = input.graph.shared_ops();
@@ -232,6 +225,21 @@ StatusOr<Program> Lower(const LowerInput& input, const LowerOptions& options) {
     program.vcus.push_back(std::move(v));
   }
   return program;
+}
+
+}  // namespace
+
+StatusOr<Program> Lower(const LowerInput& input, const LowerOptions& options) {
+  OC_RETURN_IF_ERROR(input.cluster.Validate());
+  OC_RETURN_IF_ERROR(input.plan.Validate(input.graph, input.cluster));
+  for (const Graph* graph : {&input.graph, input.update}) {
+    if (graph == nullptr || graph->UnboundDims().empty()) continue;
+    return InvalidArgument("lower graph ", graph->name, ": dimension ", graph->UnboundDims()[0],
+                           " is not bound");
+  }
+  if (input.plan.recomputed.empty()) return LowerGraph(input, options);
+  OC_ASSIGN_OR_RETURN(const Graph repeating, WithRecomputation(input.graph, input.plan));
+  return LowerGraph({repeating, input.update, input.plan, input.cluster, input.costs}, options);
 }
 
 }  // namespace oc

@@ -34,6 +34,11 @@ struct LowerOptions {
       [](int members, int64_t bytes) { return members > 1 ? bytes : 0; };
   // Gradients are reduced in pieces of at most this.
   int64_t bucket_bytes = int64_t{32} << 20;
+  // false: arenas larger than a VCU's budget are no error.
+  bool keep_budgets = true;
+  // States that lie outside of a VCU's memory are updated in pieces of at most this; a larger
+  // parameter's alone.
+  int64_t offload_bucket_bytes = int64_t{32} << 20;
   int64_t epoch = 0;
 };
 

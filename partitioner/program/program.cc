@@ -9,6 +9,34 @@
 
 namespace oc {
 
+const char* Name(Arena arena) {
+  switch (arena) {
+    case Arena::kState:
+      return "state";
+    case Arena::kStep:
+      return "step";
+    case Arena::kHost:
+      return "host";
+    case Arena::kFile:
+      return "file";
+  }
+  return "?";
+}
+
+int64_t VcuProgram::ArenaBytes(Arena arena) const {
+  switch (arena) {
+    case Arena::kState:
+      return state_bytes;
+    case Arena::kStep:
+      return step_bytes;
+    case Arena::kHost:
+      return host_bytes;
+    case Arena::kFile:
+      return file_bytes;
+  }
+  return 0;
+}
+
 const char* Name(CommandKind kind) {
   switch (kind) {
     case CommandKind::kCompute:
@@ -40,9 +68,13 @@ std::string ToString(const LaneSpec& lane) {
     case LaneKind::kGroup:
       return absl::StrCat("group ", lane.index);
     case LaneKind::kCopy:
-      return "copy";
+      return lane.index == 0 ? "copy in" : "copy out";
     case LaneKind::kHost:
       return "host";
+    case LaneKind::kFile:
+      return lane.index == 0 ? "file in" : "file out";
+    case LaneKind::kHostCompute:
+      return "host compute";
   }
   return "?";
 }
@@ -50,8 +82,7 @@ std::string ToString(const LaneSpec& lane) {
 namespace {
 
 std::string ToString(const Range& r) {
-  return absl::StrCat(r.arena == Arena::kState ? "state" : "step", "[", r.offset, "+", r.bytes,
-                      "]");
+  return absl::StrCat(Name(r.arena), "[", r.offset, "+", r.bytes, "]");
 }
 
 std::string Join(const std::vector<Range>& ranges) {
@@ -60,7 +91,7 @@ std::string Join(const std::vector<Range>& ranges) {
 }
 
 std::string ToText(const Segment& s) {
-  std::string text = absl::StrCat("  segment ", s.name, "\n");
+  std::string text = absl::StrCat("  segment ", s.name, s.on_host ? " on the host" : "", "\n");
   for (size_t i = 0; i < s.slots.size(); ++i) {
     absl::StrAppend(&text, "    slot ", i, " ", s.slots[i].name, " ", s.slots[i].bytes, "\n");
   }
@@ -105,9 +136,11 @@ std::string ToText(const Program& program, int vcu) {
     if (vcu != kNone && i != vcu) continue;
     const VcuProgram& v = program.vcus[i];
     absl::StrAppend(&text, "vcu ", i, " ", v.name, " state ", v.state_bytes, " step ", v.step_bytes,
-                    "\n");
+                    v.host_bytes > 0 ? absl::StrCat(" host ", v.host_bytes) : "",
+                    v.file_bytes > 0 ? absl::StrCat(" file ", v.file_bytes) : "", "\n");
     for (const StateEntry& e : v.state) {
       absl::StrAppend(&text, "  state ", e.name, " ", e.type.ToString(), " ", ToString(e.range),
+                      e.host_copy.bytes > 0 ? " and " + ToString(e.host_copy) : "",
                       e.owner ? " owner" : "", "\n");
     }
     for (const Segment& s : v.segments) absl::StrAppend(&text, ToText(s));

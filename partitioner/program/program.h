@@ -15,13 +15,17 @@
 #include <vector>
 
 #include "openclaw/graph/graph.h"
+#include "openclaw/partitioner/program/memory.h"
 
 namespace oc {
 
 enum class Arena : int32_t {
   kState = 0,  // parameters, optimizer states, running statistics
   kStep = 1,   // what one step needs
+  kHost = 2,   // what is offloaded to memory of the host; only copies, feeds and the host touch it
+  kFile = 3,   // and to a file: only copies
 };
+const char* Name(Arena arena);
 
 struct Range {
   Arena arena = Arena::kStep;
@@ -35,7 +39,7 @@ enum class CommandKind : int32_t {
   kSend = 1,        // reads[0] to VCU `peer`
   kRecv = 2,        // writes[0] from VCU `peer`
   kCollective = 3,  // sum reads[0] in place over group `group`; writes[1] is scratch
-  kCopy = 4,        // reads[0] to writes[0]
+  kCopy = 4,        // reads[0] to writes[0], which may be in another arena
   kFeed = 5,        // the host writes input `name` of `micro_batch` to writes[0]
   kSnapshot = 6,    // the host takes reads[0] as result `name` of `micro_batch`
 };
@@ -47,12 +51,15 @@ enum class LaneKind : int32_t {
   kRecv = 2,
   kGroup = 3,
   kCopy = 4,
-  kHost = 5
+  kHost = 5,
+  kFile = 6,
+  kHostCompute = 7
 };
 
 struct LaneSpec {
   LaneKind kind = LaneKind::kCompute;
-  int index = 0;  // kSend, kRecv: the peer; kGroup: the group
+  // kSend, kRecv: the peer; kGroup: the group; kCopy, kFile: 0 brings to the device, 1 takes away.
+  int index = 0;
   bool operator==(const LaneSpec&) const = default;
 };
 std::string ToString(const LaneSpec& lane);
@@ -103,6 +110,7 @@ struct Segment {
   std::string name;  // "stage 0 forward"
   std::vector<Slot> slots;
   std::vector<Call> calls;
+  bool on_host = false;  // runs on the host's slice, on memory of kHost
 };
 
 // Where state lies.
@@ -110,6 +118,8 @@ struct StateEntry {
   std::string name;
   TensorType type;
   Range range;
+  // An equal copy for updates on the host: who writes one writes the other. Empty: none.
+  Range host_copy = {Arena::kHost, 0, 0};
   bool is_parameter = false;
   bool is_model_state = false;  // running statistics; else the optimizer's
   Initializer init;
@@ -125,8 +135,15 @@ struct VcuProgram {
   // Gradients, for tests and reports: reduced values after the collectives.
   std::vector<StateEntry> gradients;
   Range metrics;            // one f32 for each of Program::metrics
+  Range host_metrics;       // their copy, where the host updates
   int64_t state_bytes = 0;  // arena sizes
   int64_t step_bytes = 0;
+  int64_t host_bytes = 0;
+  int64_t file_bytes = 0;
+  int64_t ArenaBytes(Arena arena) const;
+  // Of both arenas, when the step's holds most; adds up to their sizes.
+  MemoryBreakdown memory;
+  int64_t activation_bytes = 0;  // the most that activations take at any time
 };
 
 struct ProgramGroup {

@@ -53,9 +53,14 @@ int VcuLowering::SlotOf(Template& t, const Ref& ref, int64_t bytes, const std::s
   return static_cast<int>(t.refs.size()) - 1;
 }
 
-StatusOr<CostEntry> VcuLowering::Cost(const Call& call) const {
-  auto cost = CostOf({call.def, call.attrs, call.input_types, call.accumulate},
-                     context_.input.cluster.vcus[vcu_].kind, context_.input.costs);
+const std::string& VcuLowering::KindOf(const Segment& segment) const {
+  const VcuSpec& v = context_.input.cluster.vcus[vcu_];
+  return segment.on_host ? v.host_kind : v.kind;
+}
+
+StatusOr<CostEntry> VcuLowering::Cost(const Call& call, const Segment& segment) const {
+  auto cost = CostOf({call.def, call.attrs, call.input_types, call.accumulate}, KindOf(segment),
+                     context_.input.costs);
   if (!cost.ok()) return Annotate(cost.status(), "lower");
   return cost;
 }
@@ -75,7 +80,7 @@ Status VcuLowering::AddCombine(const char* op, const Ref& target, const Ref& sou
   call.inputs = copy ? std::vector<int>{source_slot} : std::vector<int>{target_slot, source_slot};
   call.input_types.assign(call.inputs.size(), type);
   call.outputs = {target_slot};
-  OC_RETURN_IF_ERROR(Cost(call).status());
+  OC_RETURN_IF_ERROR(Cost(call, out.segment).status());
   out.calls.push_back({std::move(call), 0});
   return OkStatus();
 }
@@ -104,7 +109,7 @@ Status VcuLowering::AddNode(const Graph& graph, const StageAnalysis& analysis, c
     if (Holds(sum)) {
       if (!HasOutput(node.def->accumulable, i)) continue;
       call.accumulate |= 1u << i;
-      OC_ASSIGN_OR_RETURN(const CostEntry variant, Cost(call));
+      OC_ASSIGN_OR_RETURN(const CostEntry variant, Cost(call, out.segment));
       if (!variant.supported) {
         call.accumulate &= ~(1u << i);
         continue;
@@ -113,11 +118,11 @@ Status VcuLowering::AddNode(const Graph& graph, const StageAnalysis& analysis, c
     targets[i] = sum;
     direct.insert(v);
   }
-  OC_ASSIGN_OR_RETURN(const CostEntry entry, Cost(call));
+  OC_ASSIGN_OR_RETURN(const CostEntry entry, Cost(call, out.segment));
   if (!entry.supported) {
     return FailedPrecondition(
         "lower: ", CostKey(*call.def, call.attrs, call.input_types, call.accumulate, ""),
-        " is not supported on ", context_.input.cluster.vcus[vcu_].kind);
+        " is not supported on ", KindOf(out.segment));
   }
   size_t opaque = 0;
   for (size_t i = 0; i < node.outputs.size(); ++i) {
@@ -170,7 +175,7 @@ Status VcuLowering::AddCombines(const Graph& graph, const StageAnalysis& analysi
 }
 
 Status VcuLowering::AddCalls(std::vector<SizedCall> calls, bool update, Template& out) {
-  const std::string& kind = context_.input.cluster.vcus[vcu_].kind;
+  const std::string& kind = KindOf(out.segment);
   if (update) {
     calls = MergeCalls(std::move(calls), [&](const Call& call) {
       return TakesLists({call.def, call.attrs, call.input_types, call.accumulate}, kind,

@@ -30,6 +30,7 @@ double CollectiveSeconds(const Program& program, const ClusterSpec& cluster, con
 struct HostDistance {
   double command_seconds = 0;
   std::optional<LinkCurve> copies;  // where the host cannot touch the memory
+  double file_seconds[2] = {0, 0};  // a byte read, and written
   double Copy(int64_t bytes) const { return copies.has_value() ? copies->Seconds(bytes) : 0; }
 };
 
@@ -38,14 +39,28 @@ HostDistance DistanceOf(const std::string& kind, const CostTable& costs) {
   if (const CostEntry* command = costs.Find(CommandKey(kind))) {
     distance.command_seconds = command->seconds;
   }
-  LinkCurve curve;
-  for (int64_t bytes : kCopyBytes) {
-    if (const CostEntry* copy = costs.Find(CopyKey(bytes, kind))) {
-      curve.points.push_back({bytes, copy->seconds});
+  LinkCurve curve = HostLink(kind, costs);
+  if (!curve.points.empty()) distance.copies = std::move(curve);
+  for (const bool write : {false, true}) {
+    if (const CostEntry* file = costs.Find(FileKey(write))) {
+      distance.file_seconds[write] = file->seconds / kFileBytes;
     }
   }
-  if (curve.points.size() == 2) distance.copies = std::move(curve);
   return distance;
+}
+
+double CopySeconds(const Command& c, const HostDistance& host, const SimulateOptions& options) {
+  const Range &from = c.reads[0], &to = c.writes[0];
+  const auto bytes = static_cast<double>(from.bytes);
+  if (from.arena == Arena::kFile || to.arena == Arena::kFile) {
+    return bytes * host.file_seconds[to.arena == Arena::kFile] + host.Copy(from.bytes);
+  }
+  if (from.arena == Arena::kHost || to.arena == Arena::kHost) return host.Copy(from.bytes);
+  return bytes / options.host_bytes_per_second;
+}
+
+const std::string& KindOf(const Segment& segment, const VcuSpec& vcu) {
+  return segment.on_host ? vcu.host_kind : vcu.kind;
 }
 
 }  // namespace
@@ -58,11 +73,12 @@ StatusOr<Simulation> Simulate(const Program& program, const ClusterSpec& cluster
       double seconds = 0;
       for (const Call& call : segment.calls) {
         const auto cost = CostOf({call.def, call.attrs, call.input_types, call.accumulate},
-                                 cluster.vcus[vcu].kind, costs);
+                                 KindOf(segment, cluster.vcus[vcu]), costs);
         if (!cost.ok()) return Annotate(cost.status(), "simulate");
         seconds += cost->seconds + options.call_overhead_seconds;
       }
-      segment_seconds[vcu].push_back(seconds);
+      const bool slow = cluster.vcus[vcu].kind == options.slow_kind;
+      segment_seconds[vcu].push_back(slow ? seconds * options.slow_factor : seconds);
     }
   }
   std::vector<HostDistance> distance;
@@ -75,7 +91,8 @@ StatusOr<Simulation> Simulate(const Program& program, const ClusterSpec& cluster
     };
     switch (c.kind) {
       case CommandKind::kCompute:
-        return overhead + host.command_seconds + segment_seconds[vcu][c.segment];
+        return overhead + segment_seconds[vcu][c.segment] +
+               (program.vcus[vcu].segments[c.segment].on_host ? 0 : host.command_seconds);
       case CommandKind::kSend:
         return overhead + host.Copy(c.reads[0].bytes) +
                cluster.link(vcu, c.peer).Seconds(WireBytes(c, c.reads[0]));
@@ -96,7 +113,7 @@ StatusOr<Simulation> Simulate(const Program& program, const ClusterSpec& cluster
       case CommandKind::kSnapshot:
         return overhead + fed(c.reads[0].bytes);
       case CommandKind::kCopy:
-        return overhead + c.reads[0].bytes / options.host_bytes_per_second;
+        return overhead + CopySeconds(c, host, options);
     }
     return overhead;
   };
@@ -109,7 +126,7 @@ StatusOr<Simulation> Simulate(const Program& program, const ClusterSpec& cluster
       const CommandTime& t = result.walk.times[vcu][i];
       first = std::min(first, t.begin);
       last = std::max(last, t.end);
-      if (program.vcus[vcu].commands[i].kind == CommandKind::kCompute) {
+      if (program.vcus[vcu].commands[i].lane == 0) {
         v.compute_seconds += t.end - t.begin;
       }
     }
@@ -137,7 +154,7 @@ void ForCalls(const Program& program, const ClusterSpec& cluster, const CostTabl
       if (runs[s] == 0) continue;
       for (const Call& call : v.segments[s].calls) {
         const auto cost = CostOf({call.def, call.attrs, call.input_types, call.accumulate},
-                                 cluster.vcus[vcu].kind, costs);
+                                 KindOf(v.segments[s], cluster.vcus[vcu]), costs);
         if (cost.ok()) f(vcu, call, *cost, runs[s]);
       }
     }
@@ -161,6 +178,21 @@ std::vector<Substitute> FindSubstitutes(const Program& program, const ClusterSpe
   return found;
 }
 
+std::vector<NotDeterministic> FindNotDeterministic(const Program& program,
+                                                   const ClusterSpec& cluster,
+                                                   const CostTable& costs) {
+  std::vector<NotDeterministic> found;
+  std::map<std::pair<size_t, std::string>, size_t> index;
+  ForCalls(program, cluster, costs,
+           [&](size_t vcu, const Call& call, const CostEntry& entry, int runs) {
+             if (entry.deterministic) return;
+             const auto [it, is_new] = index.try_emplace({vcu, call.cost_key}, found.size());
+             if (is_new) found.push_back({program.vcus[vcu].name, call.cost_key});
+             found[it->second].calls += runs;
+           });
+  return found;
+}
+
 }  // namespace
 
 void Predict(const Simulation& simulation, const Program& program, const ClusterSpec& cluster,
@@ -169,10 +201,18 @@ void Predict(const Simulation& simulation, const Program& program, const Cluster
   plan.predicted_step_seconds = simulation.step_seconds;
   plan.vcus.clear();
   for (size_t i = 0; i < program.vcus.size(); ++i) {
-    plan.vcus.push_back({program.vcus[i].name, simulation.vcus[i].step_seconds,
-                         simulation.vcus[i].bubble_fraction, program.vcus[i].state_bytes,
-                         program.vcus[i].step_bytes});
+    const VcuProgram& v = program.vcus[i];
+    plan.vcus.push_back({.name = v.name,
+                         .step_seconds = simulation.vcus[i].step_seconds,
+                         .bubble_fraction = simulation.vcus[i].bubble_fraction,
+                         .state_bytes = v.state_bytes,
+                         .step_bytes = v.step_bytes,
+                         .host_arena_bytes = v.host_bytes,
+                         .file_bytes = v.file_bytes,
+                         .memory = v.memory,
+                         .activation_bytes = v.activation_bytes});
   }
+  plan.not_deterministic = FindNotDeterministic(program, cluster, costs);
   ForCalls(program, cluster, costs, [&](size_t vcu, const Call&, const CostEntry& entry, int) {
     plan.vcus[vcu].host_bytes = std::max(plan.vcus[vcu].host_bytes, entry.host_bytes);
   });

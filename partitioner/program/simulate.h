@@ -15,6 +15,9 @@ struct SimulateOptions {
   double call_overhead_seconds = 0.15e-6;  // of each op of a segment, beside its own cost
   double command_overhead_seconds = 4e-6;  // hand-over between lanes
   double host_bytes_per_second = 8e9;      // feeds and snapshots
+  // What the computations on one kind of VCU take longer than their costs say: a factor.
+  std::string slow_kind;
+  double slow_factor = 1;
 };
 
 struct SimulatedVcu {

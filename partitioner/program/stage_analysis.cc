@@ -134,6 +134,19 @@ void FindAccumulators(const Graph& graph, StageAnalysis& a) {
   }
 }
 
+void FindActivations(const Graph& graph, StageAnalysis& a) {
+  a.activation.assign(graph.values.size(), false);
+  for (const Node& node : graph.nodes) {
+    if (PartOf(node) != Part::kBackward || node.phase == Phase::kPrologue) continue;
+    for (int v : node.inputs) {
+      const int producer = graph.value(v).producer;
+      if (producer == kNone) continue;
+      const Phase phase = graph.node(producer).phase;
+      if (phase == Phase::kForward || phase == Phase::kRecompute) a.activation[a.root[v]] = true;
+    }
+  }
+}
+
 }  // namespace
 
 StatusOr<StageAnalysis> AnalyzeStages(const Graph& graph, const Plan& plan,
@@ -163,6 +176,7 @@ StatusOr<StageAnalysis> AnalyzeStages(const Graph& graph, const Plan& plan,
   FindAccumulators(graph, a);
   OC_RETURN_IF_ERROR(FindReaders(graph, a));
   ShareMemory(graph, a);
+  FindActivations(graph, a);
   return a;
 }
 

@@ -31,6 +31,8 @@ struct StageAnalysis {
   // The value's only use is one accumulator: its producer may write there.
   std::vector<bool> accumulator_only;
   std::set<int> fetched;  // values taken by snapshots
+  // Of a root: backward reads what forward, or a repetition of it, has put there.
+  std::vector<bool> activation;
 };
 
 // kUnimplemented: a value of a device's own form would cross stages.

@@ -4,13 +4,6 @@
 #include <algorithm>
 
 namespace oc {
-namespace {
-
-int64_t Align(int64_t bytes) {
-  return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
-}
-
-}  // namespace
 
 Status VcuLowering::PlaceState() {
   const Program* like = context_.options.state_of;
@@ -21,6 +14,10 @@ Status VcuLowering::PlaceState() {
     }
     for (const StateEntry& e : like->vcus[vcu_].state) known[e.name] = &e;
     program_.state_bytes = like->vcus[vcu_].state_bytes;
+    program_.host_bytes = like->vcus[vcu_].host_bytes;
+    program_.file_bytes = like->vcus[vcu_].file_bytes;
+  } else {
+    PlanStateBuckets();
   }
   const auto place = [&](const Graph& graph, const Variable& v, bool model) -> Status {
     const Value& value = graph.value(v.value);
@@ -42,9 +39,14 @@ Status VcuLowering::PlaceState() {
                                " ", value.name, " in the other Program");
       }
       entry = *it->second;
+    } else if (const auto away = offloaded_.find(value.name); away != offloaded_.end()) {
+      entry.range = away->second;
     } else {
       entry.range = {Arena::kState, program_.state_bytes, value.type.bytes()};
-      program_.state_bytes += Align(entry.range.bytes);
+      program_.state_bytes += AlignForArena(entry.range.bytes);
+    }
+    if (const auto copy = host_copies_.find(value.name); copy != host_copies_.end()) {
+      entry.host_copy = copy->second;
     }
     variables_[value.name] = entry.range;
     program_.state.push_back(std::move(entry));
@@ -69,9 +71,9 @@ void VcuLowering::PlaceAccumulators() {
     std::vector<int64_t> offsets;
     for (int a : r.accumulators) {
       offsets.push_back(total);
-      total += Align(graph.value(graph.accumulators[a].contributions[0]).type.bytes());
+      total += AlignForArena(graph.value(graph.accumulators[a].contributions[0]).type.bytes());
     }
-    const int buffer = NewBuffer(total);
+    const int buffer = NewBuffer(total, MemoryUse::kGradients);
     for (size_t i = 0; i < r.accumulators.size(); ++i) {
       const Accumulator& a = graph.accumulators[r.accumulators[i]];
       const TensorType& type = graph.value(a.contributions[0]).type;
@@ -102,7 +104,7 @@ StatusOr<VcuProgram> VcuLowering::Run() {
       if (v.kind != ValueKind::kScalar || v.scope != Scope::kStep) continue;
       auto [it, is_new] = scalars_.try_emplace({v.name, kNone}, kNone);
       if (!is_new) continue;
-      it->second = NewBuffer(v.type.bytes());
+      it->second = NewBuffer(v.type.bytes(), MemoryUse::kFeeds);
       EmitFeed(v.name, kNone, Whole(it->second));
     }
   }
@@ -110,6 +112,7 @@ StatusOr<VcuProgram> VcuLowering::Run() {
   OC_RETURN_IF_ERROR(EmitCount());
   OC_RETURN_IF_ERROR(EmitWork());
   EmitReductions();
+  BringFirstBuckets();
   OC_RETURN_IF_ERROR(EmitUpdate());
   // What is fed or summed for the whole step lives to its end.
   ++tick_;
@@ -120,11 +123,41 @@ StatusOr<VcuProgram> VcuLowering::Run() {
   return std::move(program_);
 }
 
+// Gives the arena's buffers their offsets, behind `begin`; returns where they end.
+int64_t VcuLowering::PlaceBuffers(Arena arena, int64_t begin) {
+  std::vector<ArenaItem> items;
+  std::vector<size_t> ids;
+  for (size_t i = 0; i < items_.size(); ++i) {
+    if (buffer_arenas_[i] != arena) continue;
+    items.push_back(items_[i]);
+    ids.push_back(i);
+  }
+  const int64_t bytes = PlanArena(items);
+  if (arena == Arena::kStep) {
+    program_.memory = BreakdownAtPeak(items, bytes);
+    program_.activation_bytes = PeakOf(items, MemoryUse::kActivations);
+  }
+  for (size_t i = 0; i < ids.size(); ++i) items_[ids[i]].offset = begin + items[i].offset;
+  return begin + bytes;
+}
+
 Status VcuLowering::Finish(VcuProgram& program) {
-  program.step_bytes = PlanArena(items_);
+  program.step_bytes = PlaceBuffers(Arena::kStep, 0);
+  program.host_bytes = PlaceBuffers(Arena::kHost, program.host_bytes);
+  int64_t state = 0;
+  for (const StateEntry& e : program.state) {
+    if (e.range.arena != Arena::kState) continue;
+    const int64_t bytes = AlignForArena(e.range.bytes);
+    program.memory[e.is_parameter     ? MemoryUse::kParameters
+                   : e.is_model_state ? MemoryUse::kStatistics
+                                      : MemoryUse::kOptimizer] += bytes;
+    state += bytes;
+  }
+  // A forward-only Program holds but a part of the state of the training one that it lies in.
+  program.memory[MemoryUse::kOther] += program.state_bytes - state;
   const auto fix = [&](const SymbolicRange& r) -> Range {
-    if (r.buffer == kNone) return {Arena::kState, r.offset, r.bytes};
-    return {Arena::kStep, items_[r.buffer].offset + r.offset, r.bytes};
+    if (r.buffer == kNone) return {r.arena, r.offset, r.bytes};
+    return {buffer_arenas_[r.buffer], items_[r.buffer].offset + r.offset, r.bytes};
   };
   for (Pending& p : pending_) {
     Command& c = p.command;
@@ -136,6 +169,7 @@ Status VcuLowering::Finish(VcuProgram& program) {
     program.commands.push_back(std::move(c));
   }
   program.metrics = fix(Whole(metrics_buffer_));
+  if (host_metrics_buffer_ != kNone) program.host_metrics = fix(Whole(host_metrics_buffer_));
   for (StateEntry& g : program.gradients) {
     const int buffer = static_cast<int>(g.range.bytes);  // set aside by PlaceAccumulators
     g.range = {Arena::kStep, items_[buffer].offset + g.range.offset, g.type.bytes()};
@@ -143,7 +177,7 @@ Status VcuLowering::Finish(VcuProgram& program) {
   DeriveWaits(program);
   const VcuSpec& spec = context_.input.cluster.vcus[vcu_];
   const int64_t needed = program.state_bytes + program.step_bytes;
-  if (needed > spec.memory_bytes) {
+  if (context_.options.keep_budgets && needed > spec.memory_bytes) {
     return ResourceExhausted("VCU ", spec.name, " needs ", needed, " bytes (", program.state_bytes,
                              " of parameters and optimizer, ", program.step_bytes,
                              " for a step), its budget is ", spec.memory_bytes, ": ",

@@ -94,6 +94,22 @@ class VcuLowering {
     int buffer = kNone;
     int64_t offset = 0;
     int64_t bytes = 0;
+    Arena arena = Arena::kState;  // where there is no buffer
+  };
+  // Parameters whose states lie outside of the device's memory, as neighbours, and are updated
+  // together.
+  struct StateBucket {
+    std::vector<std::string> states;
+    std::set<std::string> homes;  // the parameters
+    Range range;                  // of all states
+    bool brought = false;         // what the update reads of it was sent for
+    int buffer = kNone;           // of the states, where the device updates
+  };
+  // Values that go to the host together, and come back together.
+  struct AwayGroup {
+    std::vector<int> roots;
+    int last_forward = 0;  // positions among the stage's nodes (saved_values.h)
+    int first_backward = 0;
   };
   struct Pending {
     Command command;
@@ -114,18 +130,20 @@ class VcuLowering {
   int SlotOf(Template& t, const Ref& ref, int64_t bytes, const std::string& name);
   Ref RefOf(const Graph& graph, const StageAnalysis& analysis, int value, bool update) const;
   Ref ReducedRef(const std::string& name) const;
-  StatusOr<CostEntry> Cost(const Call& call) const;
+  // The kind that runs the segment: the VCU's, or its host's.
+  const std::string& KindOf(const Segment& segment) const;
+  StatusOr<CostEntry> Cost(const Call& call, const Segment& segment) const;
   // Gives the calls their workspaces; those of an update are merged first (merge_calls.h).
   Status AddCalls(std::vector<SizedCall> calls, bool update, Template& out);
   std::vector<int> NormNodes(const Graph& update) const;
-  std::vector<int> UpdateNodes(const Graph& update) const;
   Status AddCombine(const char* op, const Ref& target, const Ref& source, const TensorType& type,
                     const Graph& graph, const Node& node, Template& out);
 
   // Emitting commands.
-  int NewBuffer(int64_t bytes);
+  int NewBuffer(int64_t bytes, MemoryUse use = MemoryUse::kOther, Arena arena = Arena::kStep);
   int Lane(LaneSpec spec);
   SymbolicRange Resolve(const Ref& ref, int micro_batch, int64_t bytes);
+  SymbolicRange ResolveOnHost(const Ref& ref, int64_t bytes);
   SymbolicRange Whole(int buffer) const;
   void Touch(const SymbolicRange& range);
   int Emit(Command command, std::vector<SymbolicRange> reads, std::vector<SymbolicRange> writes);
@@ -137,23 +155,52 @@ class VcuLowering {
   void EmitSnapshots(const WorkItem& item);
   Status EmitPrologue();
   Status EmitWork();
+  // The nodes of an item, or some of them that follow each other.
+  Status EmitNodes(const WorkItem& item, const std::vector<int>& nodes, const std::string& suffix);
   Status EmitCount();
   Status EmitUpdate();
+  // The update's nodes in one command, which leaves them out where a gradient is not finite.
+  Status EmitUpdateOf(const Graph& update, const std::vector<int>& nodes, const std::string& name,
+                      bool on_host);
   void EmitReductions();
+
+  // What backward needs of forward, outside of the device's memory (offload_activations.cc).
+  const std::vector<AwayGroup>& AwayGroups(int stage);
+  std::vector<int> CutsOf(const WorkItem& item);
+  bool IsAwayLong(size_t k, const AwayGroup& group);
+  void TakeActivations(size_t k, int begin, int end);
+  void BringActivations(size_t k, int end);
+  Status EmitItem(size_t k);
+
+  // States outside of the device's memory (offload.cc).
+  const VcuOffload& offload() const;
+  void PlanStateBuckets();
+  std::vector<int> UpdateNodesOf(const Graph& update, const std::set<std::string>* homes,
+                                 std::set<int>& done) const;
+  int EmitCopy(const std::string& name, SymbolicRange from, SymbolicRange to);
+  void EmitCopies(const std::string& name,
+                  const std::vector<std::pair<SymbolicRange, SymbolicRange>>& moves);
+  void BringBucket(size_t b);
+  void ReturnBucket(size_t b);
+  void BringScalars();
+  void BringFirstBuckets();
+  Status EmitUpdateInBuckets(const Graph& update);
 
   // Set-up and completion.
   Status PlaceState();
   void PlaceAccumulators();
+  int64_t PlaceBuffers(Arena arena, int64_t begin);
   Status Finish(VcuProgram& program);
 
   const LoweringContext& context_;
   const int vcu_;
   const Graph& graph_;  // in this VCU's compute type
   VcuProgram program_;
-  std::vector<ArenaItem> items_;  // step arena
+  std::vector<ArenaItem> items_;      // buffers, of the step arena or of the host's
+  std::vector<Arena> buffer_arenas_;  // by buffer
   std::vector<Pending> pending_;
   std::map<std::pair<int, int>, int> values_;  // (root, micro-batch) -> buffer
-  std::map<int, int> step_values_, update_values_;
+  std::map<int, int> step_values_, update_values_, host_update_values_;
   std::map<std::pair<std::string, int>, int> scalars_;  // (name, micro-batch or kNone)
   std::map<int, SymbolicRange> accumulators_;
   std::map<std::string, Range> variables_;
@@ -162,8 +209,24 @@ class VcuLowering {
   int metrics_buffer_ = kNone;
   int64_t tick_ = 0;
   int workspaces_ = 0;
-  std::vector<int> sent_buffers_;  // still being sent while the next work runs
+  std::vector<int> sent_buffers_;               // still being sent while the next work runs
+  std::map<int, std::vector<AwayGroup>> away_;  // by stage
+  std::map<std::pair<int, int>, int> taken_;    // (root, micro-batch) -> buffer of the host
+  std::vector<StateBucket> buckets_;
+  std::map<std::string, Range> offloaded_;          // states, by name
+  std::map<std::string, Range> host_copies_;        // parameters, where the host updates
+  std::map<std::string, SymbolicRange> brought_;    // states, in the step arena
+  std::map<int, SymbolicRange> host_accumulators_;  // gradients, where the host updates
+  std::map<std::string, int> host_scalars_;
+  int host_metrics_buffer_ = kNone;
 };
+
+// Of the nodes `among`, in order, those that the wanted values are computed by.
+std::vector<int> NodesFor(const Graph& graph, const std::vector<int>& among,
+                          std::vector<bool> wanted);
+
+// The squared norm of all gradients (optim/optimizer.h).
+inline constexpr char kNormMetric[] = "grad_norm_sq";
 
 // Fills in every command's waits: for each pair with conflicting ranges on different lanes that the
 // lanes and earlier waits do not order, the later one waits.

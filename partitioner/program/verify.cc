@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "openclaw/partitioner/program/arena.h"
 #include "openclaw/partitioner/program/walk.h"
 
 namespace oc {
@@ -43,9 +44,12 @@ Status CheckOne(const Program& program, int vcu, int index, const Command& c) {
   const int num_vcus = static_cast<int>(program.vcus.size());
   switch (c.kind) {
     case CommandKind::kCompute:
-      if (lane.kind != LaneKind::kCompute) return bad("computes on another lane");
       if (c.segment < 0 || c.segment >= static_cast<int>(v.segments.size()))
         return bad("no such segment");
+      if (lane.kind !=
+          (v.segments[c.segment].on_host ? LaneKind::kHostCompute : LaneKind::kCompute)) {
+        return bad("computes on another lane");
+      }
       if (c.slots.size() != v.segments[c.segment].slots.size()) return bad("slots are missing");
       for (size_t s = 0; s < c.slots.size(); ++s) {
         if (c.slots[s].bytes != v.segments[c.segment].slots[s].bytes) {
@@ -81,10 +85,45 @@ Status CheckOne(const Program& program, int vcu, int index, const Command& c) {
       if (c.reads.size() != 1) return bad("wants one range");
       break;
     case CommandKind::kCopy:
-      if (c.reads.size() != 1 || c.writes.size() != 1) return bad("wants two ranges");
+      if (c.reads.size() != 1 || c.writes.size() != 1 || c.reads[0].bytes != c.writes[0].bytes) {
+        return bad("wants two ranges of one size");
+      }
       break;
   }
   return OkStatus();
+}
+
+bool OfDevice(const Range& r) { return r.arena == Arena::kState || r.arena == Arena::kStep; }
+
+// Who may touch which arena, and on which lane.
+Status CheckArenas(const Program& program, const ClusterSpec&) {
+  return ForEachCommand(program, [&](int vcu, int i, const Command& c) -> Status {
+    const auto bad = [&](const std::string& what) {
+      return InvalidArgument("arenas: ", Where(program, vcu, i), ": ", what);
+    };
+    const VcuProgram& v = program.vcus[vcu];
+    if (c.kind == CommandKind::kCopy) {
+      const Range &from = c.reads[0], &to = c.writes[0];
+      if (!OfDevice(from) && !OfDevice(to)) return bad("neither end is the device's");
+      const bool file = from.arena == Arena::kFile || to.arena == Arena::kFile;
+      const bool out = !OfDevice(to);
+      if (!(v.lanes[c.lane] == LaneSpec{file ? LaneKind::kFile : LaneKind::kCopy, out ? 1 : 0})) {
+        return bad("wrong lane");
+      }
+      return OkStatus();
+    }
+    const bool on_host = c.kind == CommandKind::kCompute && v.segments[c.segment].on_host;
+    for (const auto* list : {&c.slots, &c.reads, &c.writes}) {
+      for (const Range& r : *list) {
+        if (r.bytes == 0) continue;
+        const bool fits = c.kind == CommandKind::kFeed ? r.arena != Arena::kFile
+                          : on_host                    ? r.arena == Arena::kHost
+                                                       : OfDevice(r);
+        if (!fits) return bad(absl::StrCat("touches the arena ", Name(r.arena)));
+      }
+    }
+    return OkStatus();
+  });
 }
 
 Status CheckStructure(const Program& program, const ClusterSpec& cluster) {
@@ -107,7 +146,7 @@ Status CheckBounds(const Program& program, const ClusterSpec&) {
     const VcuProgram& v = program.vcus[vcu];
     for (const auto* list : {&c.slots, &c.reads, &c.writes}) {
       for (const Range& r : *list) {
-        const int64_t size = r.arena == Arena::kState ? v.state_bytes : v.step_bytes;
+        const int64_t size = v.ArenaBytes(r.arena);
         if (r.offset < 0 || r.bytes < 0 || r.offset + r.bytes > size) {
           return InvalidArgument("bounds: ", Where(program, vcu, i), " touches ", r.offset, "+",
                                  r.bytes, " of ", size);
@@ -147,7 +186,8 @@ Status CheckFootprint(const Program& program, const ClusterSpec&) {
     std::vector<Range> reads, writes;
     Footprint(program.vcus[vcu].segments[c.segment], c, reads, writes);
     if (!c.predicate.empty()) {
-      reads.push_back(program.vcus[vcu].metrics);
+      const VcuProgram& v = program.vcus[vcu];
+      reads.push_back(v.segments[c.segment].on_host ? v.host_metrics : v.metrics);
       reads = MergeRanges(std::move(reads));
     }
     if (reads == MergeRanges(c.reads) && writes == MergeRanges(c.writes)) return OkStatus();
@@ -278,29 +318,42 @@ std::vector<Range> Subtract(const std::vector<Range>& wanted, const std::vector<
   return rest;
 }
 
+// State entries are aligned: what lies between them is kept with them, and means nothing.
+Range Padded(Range r) {
+  r.bytes = (r.bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
+  return r;
+}
+
 Status CheckDefined(const Program& program, const ClusterSpec&) {
   for (int vcu = 0; vcu < static_cast<int>(program.vcus.size()); ++vcu) {
     const VcuProgram& v = program.vcus[vcu];
     const Order order(v);
+    std::vector<Range> kept;  // from step to step
+    for (const StateEntry& e : v.state) {
+      for (const Range& r : {e.range, e.host_copy}) kept.push_back(Padded(r));
+    }
+    kept = MergeRanges(std::move(kept));
     for (int i = 0; i < static_cast<int>(v.commands.size()); ++i) {
       const Command& c = v.commands[i];
       std::vector<Range> wanted;
       for (const Range& r : MergeRanges(c.reads)) {
-        if (r.arena == Arena::kStep) wanted.push_back(r);
+        if (r.arena == Arena::kStep || r.arena == Arena::kHost) wanted.push_back(r);
       }
+      wanted = Subtract(wanted, kept);
       for (int j = i - 1; j >= 0 && !wanted.empty(); --j) {
         if (order.Before(j, i)) wanted = Subtract(wanted, MergeRanges(v.commands[j].writes));
       }
-      // The gaps between the sums of a bucket are reduced with them, and mean nothing.
-      if (c.kind == CommandKind::kCollective) {
+      // The gaps between the sums of a bucket go with them, and mean nothing.
+      if (c.kind == CommandKind::kCollective ||
+          (c.kind == CommandKind::kCopy && c.reads[0].arena == Arena::kStep)) {
         std::vector<Range> sums;
         for (const StateEntry& g : v.gradients) sums.push_back(g.range);
         sums = MergeRanges(std::move(sums));
-        if (!Overlap(wanted, sums)) wanted.clear();
+        if (Overlap(MergeRanges(c.reads), sums) && !Overlap(wanted, sums)) wanted.clear();
       }
       if (wanted.empty()) continue;
-      return InvalidArgument("defined: ", Where(program, vcu, i), " reads step bytes ",
-                             wanted[0].offset, "+", wanted[0].bytes,
+      return InvalidArgument("defined: ", Where(program, vcu, i), " reads ", Name(wanted[0].arena),
+                             " bytes ", wanted[0].offset, "+", wanted[0].bytes,
                              ", which nothing wrote before");
     }
   }
@@ -369,11 +422,95 @@ Status CheckReductions(const Program& program, const ClusterSpec&) {
   return OkStatus();
 }
 
+bool Touches(const std::vector<Range>& ranges, const Range& range) {
+  return Overlap(MergeRanges(ranges), {range});
+}
+
+// Command `from` brought state to range `at` of the step arena from where it is kept, `home`: what
+// is made of it there goes back, once, after the last change and before other bytes take its place.
+Status CheckReturned(const Program& program, int vcu, int from, const Range& at,
+                     const Range& home) {
+  const VcuProgram& v = program.vcus[vcu];
+  int changed = kNone, returned = kNone;
+  for (int i = from + 1; i < static_cast<int>(v.commands.size()); ++i) {
+    const Command& c = v.commands[i];
+    if (c.kind == CommandKind::kCopy && c.writes[0] == home && c.reads[0] == at) {
+      if (returned != kNone) {
+        return InvalidArgument("offload: ", Where(program, vcu, i), " writes back what ",
+                               Where(program, vcu, returned), " wrote");
+      }
+      returned = i;
+      continue;
+    }
+    if (!Touches(c.writes, at)) continue;
+    if (c.kind != CommandKind::kCompute || !Touches(c.reads, at)) break;  // other bytes' turn
+    changed = i;
+    if (returned == kNone) continue;
+    return InvalidArgument("offload: ", Where(program, vcu, i), " changes what ",
+                           Where(program, vcu, returned), " has written back");
+  }
+  if (changed != kNone && returned == kNone) {
+    return InvalidArgument("offload: what ", Where(program, vcu, changed), " makes of what ",
+                           Where(program, vcu, from), " brought is not written back");
+  }
+  return OkStatus();
+}
+
+// A parameter that the host updates comes back whole, after its update.
+Status CheckHostCopy(const Program& program, int vcu, const StateEntry& e) {
+  const VcuProgram& v = program.vcus[vcu];
+  int changed = kNone;
+  bool returned = false;
+  for (int i = 0; i < static_cast<int>(v.commands.size()); ++i) {
+    const Command& c = v.commands[i];
+    if (c.kind == CommandKind::kCompute && Touches(c.writes, e.host_copy)) {
+      changed = i;
+      returned = false;
+    }
+    if (c.kind != CommandKind::kCopy || !Subtract({e.host_copy}, c.reads).empty()) continue;
+    const Range& to = c.writes[0];
+    returned |= to.arena == e.range.arena &&
+                to.offset - c.reads[0].offset == e.range.offset - e.host_copy.offset;
+  }
+  if (changed == kNone || returned) return OkStatus();
+  return InvalidArgument("offload: ", Where(program, vcu, changed), " updates ", e.name,
+                         " on the host, and it does not come back to VCU ", v.name);
+}
+
+Status CheckOffload(const Program& program, const ClusterSpec&) {
+  for (int vcu = 0; vcu < static_cast<int>(program.vcus.size()); ++vcu) {
+    const VcuProgram& v = program.vcus[vcu];
+    std::vector<Range> away;
+    for (const StateEntry& e : v.state) {
+      if (!OfDevice(e.range)) away.push_back(e.range);
+      if (e.host_copy.bytes > 0) OC_RETURN_IF_ERROR(CheckHostCopy(program, vcu, e));
+    }
+    away = MergeRanges(std::move(away));
+    for (int i = 0; i < static_cast<int>(v.commands.size()); ++i) {
+      const Command& c = v.commands[i];
+      if (c.kind != CommandKind::kCopy) continue;
+      if (Touches(away, c.reads[0])) {
+        OC_RETURN_IF_ERROR(CheckReturned(program, vcu, i, c.writes[0], c.reads[0]));
+      }
+      if (!Touches(away, c.writes[0])) continue;
+      const bool brought =
+          std::any_of(v.commands.begin(), v.commands.begin() + i, [&](const Command& e) {
+            return e.kind == CommandKind::kCopy && e.reads == c.writes && e.writes == c.reads;
+          });
+      if (brought) continue;
+      return InvalidArgument("offload: ", Where(program, vcu, i),
+                             " writes back what was not brought from there");
+    }
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
 Status Verify(const Program& program, const ClusterSpec& cluster) {
-  for (auto* rule : {CheckStructure, CheckBounds, CheckFootprint, CheckMemory, CheckMessages,
-                     CheckDeadlock, CheckRaces, CheckDefined, CheckReductions}) {
+  for (auto* rule :
+       {CheckStructure, CheckArenas, CheckBounds, CheckFootprint, CheckMemory, CheckMessages,
+        CheckDeadlock, CheckRaces, CheckDefined, CheckReductions, CheckOffload}) {
     OC_RETURN_IF_ERROR(Annotate(rule(program, cluster), "verify program"));
   }
   return OkStatus();

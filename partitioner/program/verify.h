@@ -9,16 +9,20 @@ namespace oc {
 
 // The rules, in order; the first that fails gives kInvalidArgument naming rule, VCU and commands:
 //   structure   lanes, waits, slots, peers and groups are in range, waits point backwards
+//   arenas      devices compute and send on their own memory, the host on its own; copies between
+//               them run on the lane of their direction
 //   bounds      every range lies inside its arena
 //   footprint   what a Compute reads and writes is what its calls' slots say
 //   memory      the arenas fit the VCU's budget (kResourceExhausted)
 //   messages    the n-th send of a directed pair has the n-th receive, of the same tag and size
 //   deadlock    with unbuffered sends, every command comes to run
 //   races       two commands that share a byte, one of them writing, are ordered by lanes and waits
-//   defined     every byte of the step arena that is read was written before, in order
+//   defined     every byte that is read and does not outlive the step was written before, in order
 //   reductions  each gradient byte with several holders is reduced exactly once, by the group of
 //   its
 //               holders, after its last addition and before its first use; with one holder, never
+//   offload     state that is brought to the device and changed there goes back once, after its
+//               last change; a parameter that the host updates comes back after it
 Status Verify(const Program& program, const ClusterSpec& cluster);
 
 }  // namespace oc

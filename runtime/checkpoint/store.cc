@@ -67,8 +67,9 @@ Status CheckSlice(const TensorSlice& slice) {
                            ": its shape is not bound: ", slice.type.ToString());
   }
   const int64_t rows = slice.row_end - slice.row_begin;
+  const bool later = slice.bytes.empty() && slice.read != nullptr;
   if (slice.row_begin < 0 || rows < 0 || slice.row_end > NumRows(slice.type.shape) ||
-      static_cast<int64_t>(slice.bytes.size()) != rows * RowBytes(slice.type)) {
+      (!later && static_cast<int64_t>(slice.bytes.size()) != rows * RowBytes(slice.type))) {
     return InvalidArgument("store ", slice.name, " ", slice.type.ToString(), ": ",
                            slice.bytes.size(), " bytes for rows ", slice.row_begin, " to ",
                            slice.row_end);
@@ -195,15 +196,22 @@ StatusOr<ShardInfo> WriteShard(const std::string& staging, const std::string& sh
   OC_ASSIGN_OR_RETURN(SafetensorsWriter writer,
                       SafetensorsWriter::Create(absl::StrCat(staging, "/", info.file.name), entries,
                                                 {{"format", "openclaw"}}));
+  std::vector<std::byte> room;  // for one that is read now
   for (const TensorSlice& slice : slices) {
-    OC_RETURN_IF_ERROR(writer.Write(SliceKey(slice), slice.bytes));
+    std::span<const std::byte> bytes = slice.bytes;
+    if (bytes.empty() && slice.read != nullptr) {
+      room.resize(static_cast<size_t>((slice.row_end - slice.row_begin) * RowBytes(slice.type)));
+      OC_RETURN_IF_ERROR(Annotate(slice.read(room), absl::StrCat("store ", slice.name)));
+      bytes = room;
+    }
+    OC_RETURN_IF_ERROR(writer.Write(SliceKey(slice), bytes));
     info.tensors.push_back({slice.name,
                             slice.type,
                             {{.file = info.file.name,
                               .key = SliceKey(slice),
                               .row_begin = slice.row_begin,
                               .row_end = slice.row_end,
-                              .crc32c = Crc32c(slice.bytes)}}});
+                              .crc32c = Crc32c(bytes)}}});
   }
   OC_RETURN_IF_ERROR(writer.Finish());
   info.file.bytes = writer.file_bytes();

@@ -16,6 +16,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -35,6 +36,8 @@ struct TensorSlice {
   TensorType type;  // of the whole tensor
   int64_t row_begin = 0, row_end = 0;
   std::span<const std::byte> bytes;
+  // Where `bytes` is empty: puts them into memory of their size, while they are written.
+  std::function<Status(std::span<std::byte>)> read;
 
   static TensorSlice Whole(const std::string& name, const Tensor& tensor);
 };

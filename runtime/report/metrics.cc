@@ -30,6 +30,10 @@ std::string Dump(const ordered_json& value) {
 }
 
 ordered_json ToValue(const VcuSummary& vcu) {
+  ordered_json memory = ordered_json::object();
+  for (int u = 0; u < kMemoryUses; ++u) {
+    memory[Name(static_cast<MemoryUse>(u))] = vcu.predicted_memory.bytes[u];
+  }
   return {{"name", vcu.name},
           {"predicted_step_seconds", Number(vcu.predicted_step_seconds)},
           {"achieved_step_seconds", Number(vcu.achieved_step_seconds)},
@@ -37,7 +41,11 @@ ordered_json ToValue(const VcuSummary& vcu) {
           {"achieved_bubble_fraction", Number(vcu.achieved_bubble_fraction)},
           {"predicted_peak_bytes", vcu.predicted_peak_bytes},
           {"achieved_peak_bytes", vcu.achieved_peak_bytes},
-          {"computes_in", vcu.computes_in}};
+          {"predicted_memory", std::move(memory)},
+          {"computes_in", vcu.computes_in},
+          {"predicted_host_arena_bytes", vcu.predicted_host_arena_bytes},
+          {"achieved_host_arena_bytes", vcu.achieved_host_arena_bytes},
+          {"file_bytes", vcu.file_bytes}};
 }
 
 // The lines of steps up to `last`; a line cut off by a crash is no JSON and ends what is kept.

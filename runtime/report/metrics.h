@@ -44,7 +44,10 @@ struct VcuSummary {
   double predicted_step_seconds = 0, achieved_step_seconds = 0;
   double predicted_bubble_fraction = 0, achieved_bubble_fraction = 0;
   int64_t predicted_peak_bytes = 0, achieved_peak_bytes = 0;  // arenas
+  MemoryBreakdown predicted_memory;                           // adds up to predicted_peak_bytes
   std::string computes_in;  // "f32", "bf16", "f16": products and activations
+  // What is offloaded.
+  int64_t predicted_host_arena_bytes = 0, achieved_host_arena_bytes = 0, file_bytes = 0;
 };
 
 struct ProcessSummary {

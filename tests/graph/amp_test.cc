@@ -150,7 +150,7 @@ StatusOr<Graph> Joint(const Graph& model, const AmpOptions& options) {
   OC_ASSIGN_OR_RETURN(const Graph forward, ApplyAmp(model, options));
   OC_ASSIGN_OR_RETURN(Graph joint, Differentiate(forward, {.loss_scale = true}));
   OC_RETURN_IF_ERROR(WidenGradientSums(joint));
-  OC_RETURN_IF_ERROR(RunPasses(joint, DefaultPasses(), {.disabled = {"recompute_marked"}}));
+  OC_RETURN_IF_ERROR(RunPasses(joint, DefaultPasses(), {}));
   return joint;
 }
 

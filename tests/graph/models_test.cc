@@ -186,18 +186,18 @@ class SmallTraining : public ::testing::Test {
   test::OwnedSlice slice_;
 };
 
-StatusOr<Graph> JointOfFour(const StatusOr<Graph>& forward,
-                            const std::vector<std::string>& disabled) {
+StatusOr<Graph> JointOfFour(const StatusOr<Graph>& forward, bool recompute) {
   OC_RETURN_IF_ERROR(forward.status());
   OC_ASSIGN_OR_RETURN(Graph joint, Differentiate(*forward));
-  OC_RETURN_IF_ERROR(RunPasses(joint, DefaultPasses(), {.disabled = disabled}));
+  OC_RETURN_IF_ERROR(RunPasses(joint, DefaultPasses(), {}));
+  if (recompute) OC_RETURN_IF_ERROR(RecomputeMarked(joint));
   return joint.Bind({{"B", 4}});
 }
 
 TEST_F(SmallTraining, LossFalls) {
   for (Named& model : SmallModels()) {
     SCOPED_TRACE(model.name);
-    auto joint = JointOfFour(model.graph, {"recompute_marked"});
+    auto joint = JointOfFour(model.graph, /*recompute=*/false);
     ASSERT_TRUE(joint.ok()) << joint.status();
     const std::vector<double> losses = Losses(*joint, 6, 0.1);
     ASSERT_EQ(losses.size(), 6u);
@@ -210,8 +210,8 @@ TEST_F(SmallTraining, LossFalls) {
 TEST_F(SmallTraining, RecomputationChangesNoBit) {
   for (Named& model : SmallModels()) {
     SCOPED_TRACE(model.name);
-    auto kept = JointOfFour(model.graph, {"recompute_marked"});
-    auto repeated = JointOfFour(model.graph, {});
+    auto kept = JointOfFour(model.graph, /*recompute=*/false);
+    auto repeated = JointOfFour(model.graph, /*recompute=*/true);
     ASSERT_TRUE(kept.ok()) << kept.status();
     ASSERT_TRUE(repeated.ok()) << repeated.status();
     int clones = 0;

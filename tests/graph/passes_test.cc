@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 
 #include "openclaw/graph/autodiff.h"
 #include "openclaw/graph/models/models.h"
@@ -182,7 +183,7 @@ constexpr char kMarked[] = R"(graph g {
 }
 )";
 
-TEST(RecomputeMarked, RunsTheRegionAgainBeforeItsBackward) {
+TEST(RecomputeMarked, RunsTheRegionAgainWhereItsBackwardNeedsIt) {
   const auto pass = [](Graph& graph) -> Status {
     OC_ASSIGN_OR_RETURN(graph, Differentiate(graph));
     return RecomputeMarked(graph);
@@ -203,11 +204,11 @@ TEST(RecomputeMarked, RunsTheRegionAgainBeforeItsBackward) {
   %13 = count_valid(%labels) : f32[] phase count of %12 origin 5
   %14 = reciprocal(%global_count) : f32[] phase input_grad of %10 origin 4
   %15 = cross_entropy_grad(%14, %9, %labels, %11) {ignore_index: -1} : f32[B, 4] phase input_grad of %10 origin 4
-  %16 = dropout(%6, %rng) {p: 0.5, stream: 9} : f32[B, 4] phase recompute of %7 origin 1
-  %17 = tanh(%16) : f32[B, 4] phase recompute of %8 origin 2
-  %18 = linear_grad_input(%15, %w2) : f32[B, 4] phase input_grad of %9 origin 3
-  %19 = linear_grad_weight(%15, %17) : f32[4, 4] phase weight_grad of %9 origin 3
-  %20 = tanh_grad(%18, %17) : f32[B, 4] phase input_grad of %8 origin 2
+  %16 = linear_grad_input(%15, %w2) : f32[B, 4] phase input_grad of %9 origin 3
+  %17 = dropout(%6, %rng) {p: 0.5, stream: 9} : f32[B, 4] phase recompute of %7 origin 1
+  %18 = tanh(%17) : f32[B, 4] phase recompute of %8 origin 2
+  %19 = linear_grad_weight(%15, %18) : f32[4, 4] phase weight_grad of %9 origin 3
+  %20 = tanh_grad(%16, %18) : f32[B, 4] phase input_grad of %8 origin 2
   %21 = dropout(%20, %rng) {p: 0.5, stream: 9} : f32[B, 4] phase input_grad of %7 origin 1
   %22 = linear_grad_weight(%21, %x) : f32[4, 4] phase weight_grad of %6 origin 0
   sum count global_count = %13
@@ -225,7 +226,7 @@ int CountPhase(const Graph& graph, Phase phase) {
                                         [&](const Node& n) { return n.phase == phase; }));
 }
 
-// Outputs of a region's forward nodes are read by the region's own backward no more; dropout's copy
+// What a region's forward nodes give inside it is read by backward no more; dropout's copy
 // has the stream of the first, so the masks agree; a second run finds nothing to do.
 TEST(RecomputeMarked, FreesTheActivationsOfEveryRegion) {
   for (const auto& model :
@@ -238,6 +239,17 @@ TEST(RecomputeMarked, FreesTheActivationsOfEveryRegion) {
     ASSERT_TRUE(RecomputeMarked(graph).ok());
     ASSERT_TRUE(Verify(graph).ok()) << Verify(graph);
     EXPECT_EQ(CountPhase(graph, Phase::kForward), before);
+    // By themselves: a region's nodes that only its own forward nodes read.
+    std::vector<bool> inside(graph.nodes.size(), false);
+    for (const Node& node : graph.nodes) inside[node.id] = node.checkpoint != kNone;
+    for (const Node& node : graph.nodes) {
+      if (node.phase != Phase::kForward) continue;
+      for (int v : node.inputs) {
+        const int producer = graph.value(v).producer;
+        if (producer == kNone) continue;
+        if (graph.node(producer).checkpoint != node.checkpoint) inside[producer] = false;
+      }
+    }
     EXPECT_GT(CountPhase(graph, Phase::kRecompute), 0);
     for (const Node& node : graph.nodes) {
       if (node.phase == Phase::kRecompute) {
@@ -248,18 +260,62 @@ TEST(RecomputeMarked, FreesTheActivationsOfEveryRegion) {
         EXPECT_TRUE(node.def->updates.empty());
         continue;
       }
-      const bool backward = node.phase == Phase::kInputGrad || node.phase == Phase::kWeightGrad;
-      if (!backward || graph.node(node.forward).checkpoint == kNone) continue;
-      const int region = graph.node(node.forward).checkpoint;
+      if (node.phase != Phase::kInputGrad && node.phase != Phase::kWeightGrad) continue;
       for (int v : node.inputs) {
         const int producer = graph.value(v).producer;
         if (producer == kNone || graph.node(producer).phase != Phase::kForward) continue;
-        EXPECT_NE(graph.node(producer).checkpoint, region) << Print(graph, node);
+        EXPECT_FALSE(inside[producer]) << Print(graph, node);
       }
     }
     const std::string once = Print(graph);
     ASSERT_TRUE(RecomputeMarked(graph).ok());
     EXPECT_EQ(Print(graph), once);
+  }
+}
+
+// Modules by name and by pattern; what leaves one is kept; readers of another stage keep what they
+// were sent.
+TEST(Recompute, TakesModulesByNameAndLeavesOtherStagesAlone) {
+  const auto model =
+      models::Gpt2({.layers = 3, .width = 12, .heads = 3, .context = 6, .vocabulary = 11});
+  ASSERT_TRUE(model.ok()) << model.status();
+  const Graph joint = *Differentiate(*model);
+  const auto scopes = [&](const std::vector<std::string>& patterns) {
+    std::set<std::string> found;
+    const auto nodes = NodesOfModules(joint, patterns);
+    EXPECT_TRUE(nodes.ok()) << nodes.status();
+    for (const Node& node : joint.nodes) {
+      if (nodes.ok() && (*nodes)[node.id]) found.insert(node.scope);
+    }
+    return found;
+  };
+  EXPECT_THAT(scopes({"transformer.h.1.mlp"}),
+              ElementsAre("transformer.h.1.mlp", "transformer.h.1.mlp.c_fc"));
+  const std::set<std::string> all = scopes({"transformer.h.*"});
+  EXPECT_EQ(all, scopes({"transformer.h.0", "transformer.h.1", "transformer.h.2"}));
+  EXPECT_TRUE(all.contains("transformer.h.2.attn.c_attn"));
+  EXPECT_FALSE(all.contains("transformer.ln_f"));
+  const auto unknown = NodesOfModules(joint, {"transformer.h.1.mpl"});
+  EXPECT_EQ(unknown.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(unknown.status().ToString(), HasSubstr("nearest: 'transformer.h.1.mlp'"));
+
+  // A stage that ends inside a module: the other one reads what it was sent.
+  int cut = kNone;
+  for (const Node& node : joint.nodes) {
+    if (node.scope == "transformer.h.1.mlp.c_fc" && node.phase == Phase::kForward)
+      cut = node.origin;
+  }
+  const auto stage = [&](const Node& node) { return node.origin <= cut ? 0 : 1; };
+  Graph graph = joint;
+  ASSERT_TRUE(Recompute(graph, *NodesOfModules(joint, {"transformer.h.1"}), stage).ok());
+  ASSERT_TRUE(Verify(graph).ok()) << Verify(graph);
+  EXPECT_GT(CountPhase(graph, Phase::kRecompute), 0);
+  for (const Node& node : graph.nodes) {
+    for (int v : node.inputs) {
+      const int producer = graph.value(v).producer;
+      if (producer == kNone || graph.node(producer).phase != Phase::kRecompute) continue;
+      EXPECT_EQ(stage(graph.node(producer)), stage(node)) << Print(graph, node);
+    }
   }
 }
 
@@ -276,16 +332,15 @@ TEST(RunPasses, NamesTimesDisablesAndVerifies) {
   Graph graph = *Differentiate(*ParseGraph(kMarked));
   std::vector<std::string> seen;
   PassOptions options;
-  options.disabled = {"recompute_marked"};
+  options.disabled = {"fuse_elementwise"};
   options.observer = [&](const std::string& name, double seconds, const Graph& g) {
     EXPECT_GE(seconds, 0);
     EXPECT_FALSE(g.nodes.empty());
     seen.push_back(name);
   };
   ASSERT_TRUE(RunPasses(graph, DefaultPasses(), options).ok());
-  EXPECT_THAT(seen, ElementsAre("identities", "dead_code", "common_subexpressions",
-                                "fuse_sum_types", "fuse_elementwise"));
-  EXPECT_EQ(CountPhase(graph, Phase::kRecompute), 0);
+  EXPECT_THAT(seen,
+              ElementsAre("identities", "dead_code", "common_subexpressions", "fuse_sum_types"));
 
   options.disabled = {"no_such_pass"};
   EXPECT_THAT(RunPasses(graph, DefaultPasses(), options).ToString(),

@@ -31,7 +31,7 @@ optimizer:
   schedule: {name: cosine, warmup_steps: 20, final_ratio: 0.1}
 precision: {amp_level: O2, dtype: f16}
 comm_options: {gradient_accumulation: 4, allreduce_algorithm: hybrid, pipeline_depth: 2, timeout_seconds: 5}
-parallel: {data_parallel: 2, schedule: 1f1b, recompute: marked, shard: 1, stages: [blocks.1, blocks.2]}
+parallel: {data_parallel: 2, schedule: 1f1b, recompute: marked, activation_budget: 40%, shard: 1, stages: [blocks.1, blocks.2], offload: {optimizer: file, path: /scratch, update: device, activations: ["transformer.h.*"]}}
 cluster: [{device: cpu, cores: 1, memory: 4GiB}, {device: opencl, memory: 512MiB, opencl: {speed: 2.5, types: [f32, i32]}}]
 checkpoint: {every: 100, keep: 5, resume: none}
 log: {every: 10, tensorboard: false}
@@ -93,11 +93,16 @@ TEST(Config, ReadsEveryKey) {
   EXPECT_EQ(c.precision.dtype, DType::kF16);
   EXPECT_EQ(c.comm_options.gradient_accumulation, 4);
   EXPECT_EQ(c.comm_options.allreduce_algorithm, AllReduce::kHybrid);
+  EXPECT_EQ(c.parallel.offload.optimizer, "file");
+  EXPECT_EQ(c.parallel.offload.path, "/scratch");
+  EXPECT_EQ(c.parallel.offload.update, "device");
+  EXPECT_THAT(c.parallel.offload.activations, ElementsAre("transformer.h.*"));
   EXPECT_EQ(c.comm_options.pipeline_depth, 2);
   EXPECT_EQ(c.comm_options.timeout_seconds, 5);
   EXPECT_EQ(c.parallel.data_parallel, 2);
   EXPECT_EQ(c.parallel.schedule, "1f1b");
   EXPECT_EQ(c.parallel.recompute, "marked");
+  EXPECT_EQ(c.parallel.activation_budget.percent, 40);
   EXPECT_EQ(c.parallel.shard, 1);
   EXPECT_THAT(c.parallel.stages, ElementsAre("blocks.1", "blocks.2"));
   ASSERT_EQ(c.cluster.entries.size(), 2u);
@@ -209,6 +214,11 @@ TEST(Config, WrongTypesAndRangesNameLineValueAndAllowed) {
       ErrorOf(Edited("O2", "O4")),
       HasSubstr("`precision.amp_level` is `O4`, which must be one of O0, O1, O2, O3, O2-fp8"));
   EXPECT_THAT(ErrorOf(Edited("shard: 1", "shard: 4")), HasSubstr("an integer in [0, 3]"));
+  EXPECT_THAT(
+      ErrorOf(Edited("optimizer: file", "optimizer: disk")),
+      HasSubstr("`parallel.offload.optimizer` is `disk`, which must be one of none, host, "));
+  EXPECT_THAT(ErrorOf(Edited("path: /scratch", "folder: /scratch")),
+              HasSubstr("parallel.offload.folder"));
   EXPECT_THAT(ErrorOf(Edited("4GiB", "4Gig")),
               HasSubstr("x.yaml:16: `cluster.0.memory` is `4Gig`, which must be a memory size"));
   EXPECT_THAT(ErrorOf(Edited("{speed: 2.5, types: [f32, i32]}", "fast")),
@@ -378,18 +388,16 @@ TEST(Config, DiffNamesWhatDiffers) {
 
 TEST(Config, WhatIsNotBuiltIsRefusedByName) {
   EXPECT_TRUE(CheckBuilt(*Small({})).ok());
-  EXPECT_TRUE(CheckBuilt(*Small({"parallel.schedule=1f1b", "parallel.recompute=marked",
-                                 "comm_options.allreduce_algorithm=ring"}))
-                  .ok());
+  EXPECT_TRUE(
+      CheckBuilt(*Small({"parallel.schedule=1f1b", "parallel.recompute=full",
+                         "comm_options.allreduce_algorithm=ring", "train.deterministic=true"}))
+          .ok());
   for (const char* level : {"O0", "O1", "O2", "O3"}) {
     EXPECT_TRUE(CheckBuilt(*Small({absl::StrCat("precision.amp_level=", level)})).ok()) << level;
   }
-  const std::vector<std::string> unbuilt = {"precision.amp_level=O2-fp8",
-                                            "parallel.shard=1",
-                                            "parallel.schedule=zb-h1",
-                                            "parallel.recompute=full",
-                                            "comm_options.allreduce_algorithm=tree",
-                                            "optimizer.schedule.name=inverse_sqrt"};
+  const std::vector<std::string> unbuilt = {
+      "precision.amp_level=O2-fp8", "parallel.shard=1", "parallel.schedule=zb-h1",
+      "comm_options.allreduce_algorithm=tree", "optimizer.schedule.name=inverse_sqrt"};
   for (const std::string& assignment : unbuilt) {
     const auto config = Small({assignment});
     ASSERT_TRUE(config.ok()) << config.status();
@@ -399,6 +407,32 @@ TEST(Config, WhatIsNotBuiltIsRefusedByName) {
     const std::string key = assignment.substr(0, assignment.find('='));
     EXPECT_THAT(message, AllOf(HasSubstr(key), HasSubstr(assignment.substr(key.size() + 1)),
                                HasSubstr("there is")));
+  }
+}
+
+TEST(Config, RecomputationIsAWordOrModulesAndItsBudgetAShareOrASize) {
+  EXPECT_EQ(Small({})->parallel.recompute, "auto");
+  EXPECT_FALSE(Small({})->parallel.activation_budget.any());
+  const auto modules = Small({"parallel.recompute=[layers.0, 'layers.*.fc']"});
+  ASSERT_TRUE(modules.ok()) << modules.status();
+  EXPECT_THAT(modules->parallel.recompute_modules, ElementsAre("layers.0", "layers.*.fc"));
+  const auto size = Small({"parallel.activation_budget=512MiB"});
+  ASSERT_TRUE(size.ok()) << size.status();
+  EXPECT_EQ(size->parallel.activation_budget.bytes, int64_t{512} << 20);
+  const auto share = Small({"parallel.activation_budget=12.5%"});
+  ASSERT_TRUE(share.ok()) << share.status();
+  EXPECT_EQ(share->parallel.activation_budget.percent, 12.5);
+  for (const auto* config : {&modules, &size, &share}) {  // as they are written, they read
+    const auto again = ParseConfig(FormatConfig(**config), "again");
+    ASSERT_TRUE(again.ok()) << again.status();
+    EXPECT_EQ(FormatConfig(*again), FormatConfig(**config));
+  }
+  for (const char* bad : {"parallel.recompute=some", "parallel.recompute=[]",
+                          "parallel.activation_budget=0%", "parallel.activation_budget=101%",
+                          "parallel.activation_budget=lots", "parallel.activation_budget=-3"}) {
+    const auto config = Small({bad});
+    EXPECT_FALSE(config.ok()) << bad;
+    EXPECT_THAT(std::string(config.status().message()), HasSubstr("must be")) << bad;
   }
 }
 

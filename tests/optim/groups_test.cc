@@ -1,5 +1,6 @@
 // Parameter groups, and what a configuration makes of the optimizers.
 #include "openclaw/optim/groups.h"
+#include "openclaw/core/pattern.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

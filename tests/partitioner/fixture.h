@@ -58,9 +58,7 @@ inline Planned PlanModel(StatusOr<Graph> model, int depth, int replicas, int mic
   auto joint = Differentiate(*forward);
   EXPECT_TRUE(joint.ok()) << joint.status();
   p.joint = std::move(joint).value();
-  PassOptions passes;
-  if (!recompute) passes.disabled = {"recompute_marked"};
-  EXPECT_EQ(RunPasses(p.joint, DefaultPasses(), passes), OkStatus());
+  EXPECT_EQ(RunPasses(p.joint, DefaultPasses(), {}), OkStatus());
   auto update = HybridOptimizer(AdamW{}, {.clip_norm = 1}).BuildUpdate(p.joint);
   EXPECT_TRUE(update.ok()) << update.status();
   p.update = std::move(update).value();
@@ -77,7 +75,8 @@ inline Planned PlanModel(StatusOr<Graph> model, int depth, int replicas, int mic
                            .global_batch = 4 * micro_batches,
                            .pipeline_depth = depth,
                            .data_parallel = replicas,
-                           .schedule = schedule};
+                           .schedule = schedule,
+                           .recompute = {.policy = recompute ? "marked" : "none"}};
   auto planned = DynamicGraphPartitioner(p.joint, &p.update, p.cluster, p.costs).Partition(options);
   EXPECT_TRUE(planned.ok()) << planned.status();
   if (planned.ok()) p.planned = std::move(planned).value();

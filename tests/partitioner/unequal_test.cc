@@ -77,7 +77,8 @@ struct Unequal {
             .global_batch = 4 * micro_batches,
             .pipeline_depth = depth,
             .data_parallel = replicas,
-            .schedule = "1f1b"};
+            .schedule = "1f1b",
+            .cost_error = 0};
   }
   double Seconds(const Plan& plan, const PartitionOptions& options) const {
     auto planned = partitioner().Realize(plan, options);
@@ -147,6 +148,24 @@ TEST(Unequal, CutsAndPlacementsEqualExhaustiveSearch) {
   }
   EXPECT_GT(tried, 20);
   EXPECT_LE(planned->plan.predicted_step_seconds, 1.01 * best);
+}
+
+// What a plan takes when one kind of VCU is slower than its costs say.
+TEST(Unequal, CostsThatMayBeOffPreferSlack) {
+  const Unequal u({1, 3});
+  const auto slowest = [&](double cost_error) {
+    PartitionOptions options = u.options(2, 1, 8);
+    options.cost_error = cost_error;
+    auto planned = u.partitioner().Partition(options);
+    EXPECT_TRUE(planned.ok()) << planned.status();
+    double seconds = 0;
+    for (const VcuSpec& v : u.p.cluster.vcus) {
+      options.simulate = {.slow_kind = v.kind, .slow_factor = 1.3};
+      seconds += u.Seconds(planned->plan, options) / 2;
+    }
+    return seconds;
+  };
+  EXPECT_LT(slowest(0.3), slowest(0));
 }
 
 TEST(Unequal, MicroBatchesFollowWhereTheyAreOpen) {

@@ -19,30 +19,10 @@
 #include "openclaw/runtime/data/synthetic.h"
 #include "openclaw/runtime/pipeline.h"
 
+#include "masked_targets.h"
+
 namespace oc {
 namespace {
-
-// Hides some targets, more of some samples than of others: micro-batches then differ in their
-// number of valid tokens, and a mean of means is not the mean.
-class MaskedTargets : public Dataset {
- public:
-  explicit MaskedTargets(std::unique_ptr<Dataset> inner)
-      : Dataset(inner->features()),
-        inner_(std::move(inner)),
-        targets_(inner_->FindFeature("targets")) {}
-  int64_t size() const override { return inner_->size(); }
-  Status Read(int64_t index, Sample& sample) const override {
-    OC_RETURN_IF_ERROR(inner_->Read(index, sample));
-    const std::span<int32_t> row = sample.row<int32_t>(targets_);
-    const size_t hidden = static_cast<size_t>(index * 7) % row.size();
-    for (size_t i = 0; i < hidden; ++i) row[i] = -1;
-    return OkStatus();
-  }
-
- private:
-  std::unique_ptr<Dataset> inner_;
-  int targets_;
-};
 
 // One sample whose values are beyond what a half type holds.
 class Planted : public Dataset {

@@ -1,0 +1,199 @@
+#include "openclaw/partitioner/offload.h"
+
+#include <absl/strings/str_format.h>
+#include <absl/strings/str_join.h>
+
+#include <algorithm>
+#include <set>
+
+#include "openclaw/core/nearest_name.h"
+#include "openclaw/core/pattern.h"
+#include "openclaw/partitioner/costs.h"
+#include "openclaw/partitioner/program/saved_values.h"
+
+namespace oc {
+namespace {
+
+bool AnyApart(const ClusterSpec& cluster) {
+  return std::any_of(cluster.vcus.begin(), cluster.vcus.end(),
+                     [](const VcuSpec& v) { return !v.host_kind.empty(); });
+}
+
+Status NothingApart(const char* key, const ClusterSpec& cluster) {
+  std::vector<std::string> names;
+  for (const VcuSpec& v : cluster.vcus) names.push_back(v.name);
+  return InvalidArgument("parallel.offload.", key, ": the memory of ", absl::StrJoin(names, ", "),
+                         " is the host's own, so that nothing would be gained; optimizer: file "
+                         "takes states out of it");
+}
+
+Status Check(const OffloadConfig& o, const ClusterSpec& cluster) {
+  if (o.optimizer == "file" && o.path.empty()) {
+    return InvalidArgument("parallel.offload.optimizer file: give a folder as ",
+                           "parallel.offload.path");
+  }
+  if (o.optimizer == "host" && !AnyApart(cluster)) return NothingApart("optimizer", cluster);
+  if (!o.activations.empty() && !AnyApart(cluster)) return NothingApart("activations", cluster);
+  if (o.update == "host" && o.optimizer != "host" && o.optimizer != "auto") {
+    return InvalidArgument(
+        "parallel.offload.update host: wants states that lie with the host, and "
+        "parallel.offload.optimizer is ",
+        o.optimizer);
+  }
+  return OkStatus();
+}
+
+VcuOffload OffloadTo(const OffloadConfig& o, StateHome home) {
+  return {.states = home, .update_on_host = home == StateHome::kHost && o.update == "host"};
+}
+
+}  // namespace
+
+StateHome StatesMayGoTo(const OffloadConfig& o, const VcuSpec& vcu) {
+  const bool apart = !vcu.host_kind.empty();
+  if (o.optimizer == "file") return StateHome::kFile;
+  if (o.optimizer == "host" || o.optimizer == "auto") {
+    if (apart) return StateHome::kHost;
+    if (o.optimizer == "auto" && !o.path.empty()) return StateHome::kFile;
+  }
+  return StateHome::kDevice;
+}
+
+StatusOr<std::vector<VcuOffload>> AskedOffload(const OffloadConfig& options,
+                                               const ClusterSpec& cluster) {
+  OC_RETURN_IF_ERROR(Check(options, cluster));
+  std::vector<VcuOffload> asked;
+  if (options.optimizer == "none" || options.optimizer == "auto") return asked;
+  for (const VcuSpec& v : cluster.vcus) {
+    asked.push_back(OffloadTo(options, StatesMayGoTo(options, v)));
+  }
+  return asked;
+}
+
+namespace {
+
+// Those of the modules named.
+StatusOr<std::vector<int>> NodesOfModules(const std::vector<std::string>& modules,
+                                          const Graph& graph) {
+  std::set<int> origins;
+  std::set<std::string> scopes;
+  std::vector<bool> met(modules.size(), false);
+  for (const Node& node : graph.nodes) {
+    if (node.phase != Phase::kForward || node.scope.empty()) continue;
+    // A module is every prefix of a scope that ends before a dot.
+    for (size_t end = node.scope.find('.');; end = node.scope.find('.', end + 1)) {
+      const std::string module = node.scope.substr(0, end);
+      scopes.insert(module);
+      for (size_t m = 0; m < modules.size(); ++m) {
+        if (!MatchesPattern(modules[m], module)) continue;
+        met[m] = true;
+        origins.insert(node.origin);
+      }
+      if (end == std::string::npos) break;
+    }
+  }
+  for (size_t m = 0; m < modules.size(); ++m) {
+    if (met[m]) continue;
+    const std::string nearest = NearestName(modules[m], {scopes.begin(), scopes.end()});
+    return InvalidArgument("parallel.offload.activations: no module fits '", modules[m], "'",
+                           nearest.empty() ? "" : absl::StrCat("; nearest: '", nearest, "'"));
+  }
+  return std::vector<int>(origins.begin(), origins.end());
+}
+
+// The values' copies follow each other on a lane; one is taken where it has gone before the
+// forward ends.
+StatusOr<std::set<int>> NodesWhoseCopiesHide(const Graph& graph, const StageAnalysis& analysis,
+                                             int stage, const VcuSpec& vcu,
+                                             const CostTable& costs) {
+  std::vector<double> ended = {0};  // when the first i nodes have run
+  for (int id : analysis.nodes[stage][static_cast<int>(Part::kForward)]) {
+    const Node& node = graph.node(id);
+    double seconds = 0;
+    if (!node.def->is_view) {
+      const std::string key = RequestOf(graph, node, 0, vcu.kind).key;
+      const CostEntry* entry = costs.Find(key);
+      if (entry == nullptr) return FailedPrecondition("plan: no measured cost for ", key);
+      seconds = entry->seconds;
+    }
+    ended.push_back(ended.back() + seconds);
+  }
+  const LinkCurve link = HostLink(vcu.kind, costs);
+  std::set<int> origins;
+  double free = 0;
+  for (const SavedValue& v : SavedValues(graph, analysis, stage)) {
+    if (v.bytes == 0) continue;
+    const double end = std::max(free, ended[v.last_forward]) + link.Seconds(v.bytes);
+    if (end > ended.back()) break;
+    free = end;
+    origins.insert(v.origin);
+  }
+  return origins;
+}
+
+}  // namespace
+
+StatusOr<std::vector<int>> ActivationsOf(const OffloadConfig& options, const Graph& graph,
+                                         const Plan& plan, int vcu, const ClusterSpec& cluster,
+                                         const CostTable& costs) {
+  if (options.activations != std::vector<std::string>{"auto"}) {
+    return NodesOfModules(options.activations, graph);
+  }
+  OC_ASSIGN_OR_RETURN(const StageAnalysis analysis, AnalyzeStages(graph, plan, {}));
+  std::set<int> origins;
+  for (int s = 0; s < plan.pipeline_depth(); ++s) {
+    const std::vector<int>& vcus = plan.stages[s].vcus;
+    if (std::find(vcus.begin(), vcus.end(), vcu) == vcus.end()) continue;
+    OC_ASSIGN_OR_RETURN(const std::set<int> of_stage,
+                        NodesWhoseCopiesHide(graph, analysis, s, cluster.vcus[vcu], costs));
+    origins.insert(of_stage.begin(), of_stage.end());
+  }
+  return std::vector<int>(origins.begin(), origins.end());
+}
+
+std::vector<std::string> OffloadLines(const Plan& plan) {
+  std::vector<std::string> lines;
+  for (size_t v = 0; v < plan.vcus.size(); ++v) {
+    const VcuOffload& o = plan.offload_of(static_cast<int>(v));
+    const VcuPrediction& p = plan.vcus[v];
+    std::vector<std::string> parts;
+    if (o.states != StateHome::kDevice) {
+      const bool file = o.states == StateHome::kFile;
+      parts.push_back(
+          absl::StrFormat("optimizer states in %s, %s", file ? "a file" : "the host's memory",
+                          o.update_on_host ? "updated there" : "brought to it for the update"));
+    }
+    if (!o.activations.empty()) {
+      parts.push_back(absl::StrFormat("what backward needs of %d nodes in the host's memory",
+                                      o.activations.size()));
+    }
+    if (parts.empty()) continue;
+    lines.push_back(absl::StrFormat("%s offloads: %s (%.2f MiB of the host, %.2f MiB of a file)",
+                                    p.name, absl::StrJoin(parts, "; "),
+                                    static_cast<double>(p.host_arena_bytes) / 1048576,
+                                    static_cast<double>(p.file_bytes) / 1048576));
+  }
+  return lines;
+}
+
+bool OffloadWhatIsTooLarge(const OffloadConfig& options, const ClusterSpec& cluster,
+                           const Program& program, Plan& plan) {
+  bool changed = false;
+  if (options.optimizer != "auto") return changed;
+  for (int v = 0; v < cluster.size(); ++v) {
+    const VcuProgram& p = program.vcus[v];
+    const StateHome home = StatesMayGoTo(options, cluster.vcus[v]);
+    if (p.state_bytes + p.step_bytes <= cluster.vcus[v].memory_bytes ||
+        home == StateHome::kDevice || plan.offload_of(v).states != StateHome::kDevice) {
+      continue;
+    }
+    if (plan.offload.empty()) plan.offload.resize(cluster.vcus.size());
+    const std::vector<int> activations = plan.offload[v].activations;
+    plan.offload[v] = OffloadTo(options, home);
+    plan.offload[v].activations = activations;
+    changed = true;
+  }
+  return changed;
+}
+
+}  // namespace oc
