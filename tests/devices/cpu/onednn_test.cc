@@ -91,6 +91,7 @@ TEST(OneDnn, LinearSplitByColumnsAndByRows) {
     ExpectLinear(type, 130, 600, 10);
     // Columns split, with more of them than are computed at once, and a rest.
     ExpectLinear(type, 200, 300, 2200);
+    ExpectLinear(type, 1100, 40, 1200);  // and rows of the weights' gradient
   }
 }
 
