@@ -22,7 +22,7 @@ int64_t Length(const WorkRange& r) { return r.end - r.begin; }
 int64_t RoundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
 // Cycles that are worth waking another worker for.
-constexpr double kWorthSplitting = 5000;
+constexpr double kWorthSplitting = 8000;
 
 bool UsesOwnLoops(const Product& p) {
   constexpr int64_t kSmall = 1 << 18;  // multiplications
