@@ -14,9 +14,12 @@
 namespace oc {
 namespace {
 
-Status Show(const PlannedProgram& planned, const Graph& graph, const ClusterSpec& cluster,
+Status Show(const PlannedProgram& planned, const DynamicGraphPartitioner& partitioner,
+            const PartitionOptions& options, const Graph& graph, const ClusterSpec& cluster,
             const PlanFlags& flags) {
   std::fputs(PlanText(planned, graph, cluster).c_str(), stdout);
+  OC_ASSIGN_OR_RETURN(const auto alternatives, partitioner.Alternatives(planned.plan, options));
+  std::fputs(AlternativesText(alternatives).c_str(), stdout);
   if (flags.memory) std::fputs(MemoryText(planned.plan).c_str(), stdout);
   if (!flags.json_path.empty()) {
     OC_RETURN_IF_ERROR(WriteFile(flags.json_path, planned.plan.ToJson()));
@@ -49,7 +52,8 @@ Status MeasureFor(VcuSpec& v, const DeviceRegistry& registry, const TrainingGrap
   OC_ASSIGN_OR_RETURN(const DType dtype, ComputeTypeFor(graphs.joint, v));
   TypedGraphs typed(graphs.joint);
   OC_ASSIGN_OR_RETURN(const Graph* joint, typed.In(dtype));
-  const auto missing = [&] { return MissingCosts(*joint, &graphs.update, v.kind, costs); };
+  const bool parts = config.parallel.shard > 0;
+  const auto missing = [&] { return MissingCosts(*joint, &graphs.update, v.kind, costs, parts); };
   // A device of this machine is looked at also to know whether its memory is apart.
   const bool offloads =
       config.parallel.offload.optimizer != "none" || !config.parallel.offload.activations.empty();
@@ -132,10 +136,10 @@ Status PlanForFile(const Experiment& e, const PlanFlags& flags, const std::strin
     for (const auto& [key, entry] : file.entries()) costs.Set(key, entry);
   }
   if (!profile.empty()) OC_RETURN_IF_ERROR(costs.Save(profile));
-  OC_ASSIGN_OR_RETURN(const PlannedProgram planned,
-                      DynamicGraphPartitioner(graphs.joint, &graphs.update, cluster, costs)
-                          .Partition(PartitionOptionsOf(options)));
-  return Show(planned, graphs.joint, cluster, flags);
+  const DynamicGraphPartitioner partitioner(graphs.joint, &graphs.update, cluster, costs);
+  const PartitionOptions partition = PartitionOptionsOf(options);
+  OC_ASSIGN_OR_RETURN(const PlannedProgram planned, partitioner.Partition(partition));
+  return Show(planned, partitioner, partition, graphs.joint, cluster, flags);
 }
 
 }  // namespace
@@ -156,7 +160,10 @@ Status PrintPlan(const ExperimentFlags& flags, const PlanFlags& plan) {
   PlannedProgram planned{pipeline->plan(), pipeline->program(), pipeline->simulation()};
   if (cluster.job().rank() == 0) {
     if (!cluster.found().empty()) std::printf("%s\n", cluster.found().c_str());
-    OC_RETURN_IF_ERROR(Show(planned, pipeline->joint(), cluster.spec(), plan));
+    const DynamicGraphPartitioner partitioner(pipeline->joint(), &pipeline->update(),
+                                              cluster.spec(), pipeline->costs());
+    OC_RETURN_IF_ERROR(Show(planned, partitioner, PartitionOptionsOf(MakePipelineOptions(config)),
+                            pipeline->joint(), cluster.spec(), plan));
   }
   return cluster.Leave(config.comm_options.timeout_seconds);
 }

@@ -296,6 +296,15 @@ Status MemoryFit::TooSmall(const Plan& plain, const std::vector<Limit>& limits,
   return ResourceExhausted(text, ". What else helps: ", absl::StrJoin(help, ", "));
 }
 
+StatusOr<PlannedProgram> MemoryFit::Fullest(const PlannedProgram& plain) {
+  std::vector<int> all;
+  for (int s = 0; s < plain.plan.pipeline_depth(); ++s) all.push_back(s);
+  OC_ASSIGN_OR_RETURN(std::vector<StageChoices> stages,
+                      ChoicesFor(plain, all, /*activations=*/false));
+  for (StageChoices& s : stages) s.at = s.choices.size() - 1;
+  return With(plain.plan, stages);
+}
+
 Status MemoryFit::TakeOut(Plan& plan) const {
   OC_ASSIGN_OR_RETURN(plan.offload, AskedOffload(options_.offload, cluster_));
   if (options_.offload.activations.empty()) return OkStatus();
@@ -364,11 +373,7 @@ StatusOr<PlannedProgram> MemoryFit::FitRecomputing(Plan plan, bool thorough) {
     return checked(std::move(planned));
   }
   if (recompute.policy == "full") {
-    std::vector<int> all;
-    for (int s = 0; s < plain.plan.pipeline_depth(); ++s) all.push_back(s);
-    OC_ASSIGN_OR_RETURN(std::vector<StageChoices> stages, ChoicesFor(plain, all, false));
-    for (StageChoices& s : stages) s.at = s.choices.size() - 1;
-    OC_ASSIGN_OR_RETURN(PlannedProgram planned, With(plain.plan, stages));
+    OC_ASSIGN_OR_RETURN(PlannedProgram planned, Fullest(plain));
     return checked(std::move(planned));
   }
   if (recompute.policy != "auto") {

@@ -27,6 +27,10 @@ class MemoryFit {
   // lowered. kInvalidArgument: an unknown module.
   StatusOr<PlannedProgram> Fit(Plan plan, bool thorough = true);
 
+  // `plain`, which computes nothing again, with as much computed again as saves memory. Budgets are
+  // not looked at.
+  StatusOr<PlannedProgram> Fullest(const PlannedProgram& plain);
+
   // Of the last plan that did not fit, by how many bytes the VCU that lacks most misses its limits
   // at its best.
   int64_t short_by() const { return short_by_; }

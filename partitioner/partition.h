@@ -20,6 +20,9 @@ namespace oc {
 // fast (what most frameworks do, and what the gain is measured against).
 enum class Balance { kMeasured, kEven };
 
+// What the parts of divided state are as large as: all alike, or like the VCUs' memory budgets, or
+// like their measured speeds.
+enum class ShardBy { kEqual, kMemory, kSpeed };
 // What is computed again in backward instead of being kept.
 //   none     nothing
 //   marked   what the model marks (graph/modules.h, Checkpoint)
@@ -41,6 +44,8 @@ struct PartitionOptions {
   std::string schedule = "auto";
   std::vector<std::string> stages;  // modules to cut after; empty: by cost
   Balance balance = Balance::kMeasured;
+  int shard = 0;  // Plan::shard
+  ShardBy shard_by = ShardBy::kEqual;
   RecomputeOptions recompute;
   OffloadConfig offload;
   double search_seconds = 5;  // about how long better plans are looked for once there is one
@@ -69,6 +74,15 @@ struct PlannedProgram {
   Simulation simulation;
 };
 
+// What a plan would take with another choice of what is computed again.
+struct PlanAlternative {
+  std::string recompute;         // none, full, or the plan's own
+  int64_t arena_bytes = 0;       // of the VCU that takes most
+  int64_t activation_bytes = 0;  // of the VCU that keeps most
+  double step_seconds = 0;
+  bool chosen = false;  // the plan's own
+};
+
 class DynamicGraphPartitioner {
  public:
   // All must outlive it. `graph` is a bound joint graph; `update` its update graph.
@@ -84,6 +98,11 @@ class DynamicGraphPartitioner {
 
   // Lowers, verifies and simulates a given plan.
   StatusOr<PlannedProgram> Realize(Plan plan, const PartitionOptions& options) const;
+
+  // What recomputation buys a given plan: nothing, what the plan has, as much as saves memory.
+  // Budgets are not looked at.
+  StatusOr<std::vector<PlanAlternative>> Alternatives(const Plan& plan,
+                                                      const PartitionOptions& options) const;
 
  private:
   // Realize without the verifier.

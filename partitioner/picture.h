@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "openclaw/partitioner/partition.h"
 
@@ -14,6 +15,9 @@ std::string PlanText(const PlannedProgram& planned, const Graph& graph, const Cl
 // the arenas. Besides it the most that activations take at any time, and memory of the host for ops
 // that the device lacks.
 std::string MemoryText(const Plan& plan);
+
+// What memory and time each choice of what is computed again takes.
+std::string AlternativesText(const std::vector<PlanAlternative>& alternatives);
 
 // A row a VCU and lane that is used, a box a command, to scale; forward, backward, update,
 // communication and host work in colours of their own.

@@ -6,6 +6,7 @@
 #include "openclaw/graph/models/heads.h"
 #include "openclaw/graph/modules.h"
 #include "openclaw/partitioner/memory_fit.h"
+#include "openclaw/partitioner/picture.h"
 #include "openclaw/partitioner/recompute.h"
 #include "openclaw/partitioner/recompute_choices.h"
 
@@ -232,6 +233,36 @@ TEST(MemoryFit, AnUnknownModuleIsNamedWithTheNearest) {
   EXPECT_THAT(planned.status().ToString(), ::testing::HasSubstr("no module 'transformer.h.9'"));
   options.recompute.modules.pop_back();
   EXPECT_TRUE(Partitioned(p, options).ok());
+}
+
+TEST(Alternatives, TellWhatRecomputationBuys) {
+  const Planned p = PlanModel(WideGpt(), 1, 1, 2);
+  PartitionOptions options = Options(1, 2);
+  options.recompute.activations.percent = 70;
+  const DynamicGraphPartitioner partitioner(p.joint, &p.update, p.cluster, p.costs);
+  const auto planned = partitioner.Partition(options);
+  ASSERT_TRUE(planned.ok()) << planned.status();
+  const auto alternatives = partitioner.Alternatives(planned->plan, options);
+  ASSERT_TRUE(alternatives.ok()) << alternatives.status();
+  ASSERT_EQ(alternatives->size(), 3u);
+  const auto& [none, own, full] =
+      std::tie((*alternatives)[0], (*alternatives)[1], (*alternatives)[2]);
+  EXPECT_EQ(none.recompute, "none");
+  EXPECT_EQ(own.recompute, "auto");
+  EXPECT_EQ(full.recompute, "full");
+  EXPECT_TRUE(own.chosen && !none.chosen && !full.chosen);
+  EXPECT_EQ(none.step_seconds, p.planned.plan.predicted_step_seconds);
+  EXPECT_EQ(own.step_seconds, planned->plan.predicted_step_seconds);
+  EXPECT_LT(none.step_seconds, own.step_seconds);
+  EXPECT_LT(own.step_seconds, full.step_seconds);
+  EXPECT_GT(none.arena_bytes, own.arena_bytes);
+  EXPECT_GT(own.arena_bytes, full.arena_bytes);
+  EXPECT_THAT(AlternativesText(*alternatives), ::testing::HasSubstr("this plan"));
+  // A plan that computes nothing again is the first.
+  const auto plain = partitioner.Alternatives(p.planned.plan, options);
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  ASSERT_EQ(plain->size(), 2u);
+  EXPECT_TRUE((*plain)[0].chosen);
 }
 
 TEST(Plan, TheChoiceIsInTheFile) {

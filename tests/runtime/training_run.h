@@ -24,8 +24,10 @@ inline std::map<std::string, std::string> FilesIn(const std::string& folder) {
   return files;
 }
 
-// A GPT whose dropout, clipping, decay and averages all take part.
+// A GPT whose dropout, clipping, decay and averages all take part; or a ResNet, with running
+// statistics.
 struct TrainingRun {
+  bool images = false;
   std::vector<ClusterEntry> entries = {{.device = "cpu", .cores = 1}};
   bool deterministic = false;
   PipelineOptions options = {.micro_batch = 2, .global_batch = 4, .profile_seconds = 0.02};
@@ -48,16 +50,21 @@ struct TrainingRun {
     discover.deterministic = deterministic;
     discover.registry = registry;
     OC_ASSIGN_OR_RETURN(Cluster cluster, Cluster::Discover(discover));
-    OC_ASSIGN_OR_RETURN(const Graph model, models::Gpt2({.layers = 2,
-                                                         .width = width,
-                                                         .heads = 2,
-                                                         .context = context,
-                                                         .vocabulary = 53,
-                                                         .dropout = 0.1}));
+    OC_ASSIGN_OR_RETURN(
+        const Graph model,
+        images ? models::ResNet({.input = {8, 8, 1}, .classes = 5, .stem = "small", .width = 8})
+               : models::Gpt2({.layers = 2,
+                               .width = width,
+                               .heads = 2,
+                               .context = context,
+                               .vocabulary = 53,
+                               .dropout = 0.1}));
     const HybridOptimizer with(AdamW{.lr = 0.01, .weight_decay = 0.1}, optimizer);
     OC_ASSIGN_OR_RETURN(auto pipeline, ElasticPipeline::Create(model, cluster, with, options));
     if (!load.empty()) OC_RETURN_IF_ERROR(pipeline->Load(load));
-    const auto data = MakeSyntheticTokens({.size = 64, .context = context, .vocabulary = 53});
+    const auto data = images
+                          ? MakeSyntheticImages({.size = 64, .height = 8, .width = 8, .classes = 5})
+                          : MakeSyntheticTokens({.size = 64, .context = context, .vocabulary = 53});
     OC_ASSIGN_OR_RETURN(const Batches batches, pipeline->UseData(*data, steps));
     for (const Batch& batch : batches) {
       OC_ASSIGN_OR_RETURN(const StepResult step, pipeline->Step(batch));
