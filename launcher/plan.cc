@@ -28,15 +28,39 @@ Status Show(const PlannedProgram& planned, const DynamicGraphPartitioner& partit
   return OkStatus();
 }
 
+// Of a device whose memory the host cannot touch: the kind of the host, and what an update takes
+// there.
+Status MeasureHost(VcuSpec& v, Slice& slice, Slice& host, const TrainingGraphs& graphs,
+                   CostTable& costs) {
+  constexpr int64_t kProbeBytes = 64;
+  OC_ASSIGN_OR_RETURN(const auto probe, slice.Allocate(kProbeBytes));
+  if (!slice.HostView({probe.get(), 0, kProbeBytes}).empty()) return OkStatus();
+  v.host_kind = host.kind();
+  const auto missing = MissingCosts(graphs.update, &graphs.update, v.host_kind, costs);
+  const auto found = MeasureCosts(host, missing, {graphs.update, nullptr, costs}, {});
+  // An op that the host lacks is told where it is planned.
+  if (absl::IsUnimplemented(found.status())) return OkStatus();
+  OC_RETURN_IF_ERROR(found.status());
+  for (const auto& [key, entry] : found->entries()) costs.Set(key, entry);
+  return OkStatus();
+}
+
 // Measures what `costs` lacks for `v`, on a slice of the same leaf and threads, where this machine
 // has it. A VCU whose kind is open gets that of the slice.
 Status MeasureFor(VcuSpec& v, const DeviceRegistry& registry, const TrainingGraphs& graphs,
-                  bool parts, bool deterministic, CostTable& costs) {
+                  const ExperimentConfig& config, CostTable& costs) {
   OC_ASSIGN_OR_RETURN(const DType dtype, ComputeTypeFor(graphs.joint, v));
   TypedGraphs typed(graphs.joint);
   OC_ASSIGN_OR_RETURN(const Graph* joint, typed.In(dtype));
+  const bool parts = config.parallel.shard > 0;
   const auto missing = [&] { return MissingCosts(*joint, &graphs.update, v.kind, costs, parts); };
-  if (!v.kind.empty() && missing().empty()) return OkStatus();
+  // A device of this machine is looked at also to know whether its memory is apart.
+  const bool offloads =
+      config.parallel.offload.optimizer != "none" || !config.parallel.offload.activations.empty();
+  const bool knows_host = !offloads || v.device == "cpu" ||
+                          (!v.host_kind.empty() &&
+                           MissingCosts(graphs.update, &graphs.update, v.host_kind, costs).empty());
+  if (!v.kind.empty() && missing().empty() && knows_host) return OkStatus();
   const auto no_costs = [&](const std::string& why) {
     return FailedPrecondition("plan: no costs for VCU ", v.name,
                               v.kind.empty() ? "" : " of kind " + v.kind, ": ", why,
@@ -67,8 +91,8 @@ Status MeasureFor(VcuSpec& v, const DeviceRegistry& registry, const TrainingGrap
       return cpu.get();
     };
   }
-  const auto slice =
-      WithSubstitutes(std::move(bare), std::move(host), {.deterministic = deterministic});
+  const SubstituteOptions wishes = {.deterministic = config.train.deterministic};
+  const auto slice = WithSubstitutes(std::move(bare), host, wishes);
   if (v.kind.empty()) v.kind = slice->kind();
   if (v.kind != slice->kind()) {
     return no_costs(absl::StrCat("this machine measures kind ", slice->kind()));
@@ -76,7 +100,9 @@ Status MeasureFor(VcuSpec& v, const DeviceRegistry& registry, const TrainingGrap
   OC_ASSIGN_OR_RETURN(const CostTable found,
                       MeasureCosts(*slice, missing(), {*joint, &graphs.update, costs}, {}));
   for (const auto& [key, entry] : found.entries()) costs.Set(key, entry);
-  return OkStatus();
+  if (!offloads || !host) return OkStatus();
+  OC_ASSIGN_OR_RETURN(Slice * beside, host());
+  return MeasureHost(v, *slice, *beside, graphs, costs);
 }
 
 Status CheckProfile(const std::string& path) {
@@ -102,8 +128,12 @@ Status PlanForFile(const Experiment& e, const PlanFlags& flags, const std::strin
   }
   OC_ASSIGN_OR_RETURN(const DeviceRegistry registry, LeavesWithPlugins(e.config.cluster.plugins));
   for (VcuSpec& v : cluster.vcus) {
-    OC_RETURN_IF_ERROR(
-        MeasureFor(v, registry, graphs, options.shard > 0, e.config.train.deterministic, costs));
+    OC_RETURN_IF_ERROR(MeasureFor(v, registry, graphs, e.config, costs));
+  }
+  if (const std::string& folder = e.config.parallel.offload.path;
+      !folder.empty() && costs.Find(FileKey(/*write=*/true)) == nullptr) {
+    OC_ASSIGN_OR_RETURN(const CostTable file, MeasureFile(folder));
+    for (const auto& [key, entry] : file.entries()) costs.Set(key, entry);
   }
   if (!profile.empty()) OC_RETURN_IF_ERROR(costs.Save(profile));
   const DynamicGraphPartitioner partitioner(graphs.joint, &graphs.update, cluster, costs);

@@ -43,6 +43,7 @@ void ReadVcu(const YamlValue& value, const std::string& path, Errors* errors,
   section.String("name", &vcu.name);
   section.String("device", &vcu.device);
   section.String("kind", &vcu.kind);
+  section.String("host_kind", &vcu.host_kind);
   section.String("host", &vcu.host);
   section.Int("process", 0, kMaxInt, &vcu.process);
   section.Int("threads", 1, kMaxVcus, &vcu.threads);

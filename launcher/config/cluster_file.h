@@ -14,9 +14,10 @@
 //
 // Without a name a VCU is called DEVICE:N; with `count`, NAME:N. `kind` is that by which costs are
 // looked up, as a profile names it after "on" (cpu/avx2/1t); where it is not given it stays empty,
-// and the VCU counts as one of this machine's. Without `threads` it has one; to train, an even
-// share of its device. `links` may be absent with a single VCU, and to train, for then they are
-// measured.
+// and the VCU counts as one of this machine's. `host_kind` is that of the processors beside a
+// device whose memory is apart from theirs (parallel.offload); of this machine's devices it is
+// found. Without `threads` it has one; to train, an even share of its device. `links` may be absent
+// with a single VCU, and to train, for then they are measured.
 #pragma once
 
 #include <string>

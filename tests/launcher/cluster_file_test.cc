@@ -20,7 +20,7 @@ TEST(ClusterFile, ReadsVcusAndLinks) {
   const StatusOr<ClusterSpec> cluster = ParseCluster(R"(
 vcus:
   - {device: cpu, threads: 2, memory: 4GiB, count: 2}
-  - {name: big, device: sim, kind: sim/fast, memory: 80GiB, dtypes: [f32, bf16], host: b, process: 1}
+  - {name: big, device: sim, kind: sim/fast, host_kind: cpu/x/1t, memory: 80GiB, dtypes: [f32, bf16], host: b, process: 1}
 links:
   default: {latency: 20e-6, bandwidth: 10GB}
   pairs:
@@ -37,6 +37,8 @@ links:
   EXPECT_THAT(cluster->vcus[1].dtypes, ElementsAre(DType::kF32));
   EXPECT_EQ(cluster->vcus[2].name, "big");
   EXPECT_EQ(cluster->vcus[2].kind, "sim/fast");
+  EXPECT_EQ(cluster->vcus[2].host_kind, "cpu/x/1t");
+  EXPECT_EQ(cluster->vcus[0].host_kind, "");
   EXPECT_EQ(cluster->vcus[2].memory_bytes, int64_t{80} << 30);
   EXPECT_EQ(cluster->vcus[2].host, "b");
   EXPECT_EQ(cluster->vcus[2].process, 1);

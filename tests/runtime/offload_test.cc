@@ -155,6 +155,26 @@ TEST_F(OffloadTest, ThePlannerUpdatesWhereItIsFaster) {
   EXPECT_THAT(slow_link.plan.advice[0], HasSubstr("sim:0.0 is updated on its host"));
 }
 
+// Divided over replicas, the parts lie elsewhere too; what is not built is passed by.
+TEST_F(OffloadTest, DividedStatesGiveTheSameBits) {
+  for (const int shard : {1, 3}) {
+    SCOPED_TRACE(shard);
+    TrainingRun plain;
+    plain.entries = {Sim(), Sim()};
+    plain.options.data_parallel = 2;
+    plain.options.shard = shard;
+    plain.options.balance = Balance::kEven;
+    TrainingRun away = plain;
+    away.options.offload = {.optimizer = "host", .activations = {"transformer.h.0"}};
+    ASSERT_OK(plain.Run(folder_, "plain"));
+    ASSERT_OK(away.Run(folder_, "away"));
+    EXPECT_FALSE(away.plan.offload_of(1).update_on_host);
+    ExpectEqual(plain, away);
+    EXPECT_LT(away.plan.vcus[1].state_bytes, plain.plan.vcus[1].state_bytes);
+    EXPECT_GT(away.plan.vcus[1].host_arena_bytes, 0);
+  }
+}
+
 // Forward, backward, dropout and the update give the same bits, whatever lay elsewhere meanwhile.
 TEST_F(OffloadTest, ActivationsInTheHostsMemoryGiveTheSameBits) {
   for (const char* schedule : {"gpipe", "1f1b"}) {

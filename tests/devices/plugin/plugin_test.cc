@@ -73,6 +73,9 @@ TEST(Plugin, APluginInPlainCComputes) {
   EXPECT_EQ((*slice)->kind(), "plain/c99/1t");
   EXPECT_EQ((*slice)->enforcement(), Enforcement::kNone);
   ExpectLinearWorks(**slice);
+  const auto op = (*slice)->Prepare(Request(*BuiltinOps(), "relu", {{DType::kF32, {2, 3}}}));
+  ASSERT_TRUE(op.ok()) << op.status();
+  EXPECT_TRUE((*op)->deterministic());
   // Its memory is not the host's to touch, its budget holds, and it tells what it touched.
   auto buffer = (*slice)->Allocate(2048);
   ASSERT_TRUE(buffer.ok());
