@@ -129,8 +129,8 @@ Status DynamicGraphPartitioner::ChooseUpdates(const PartitionOptions& options,
     planned.plan.advice.push_back(absl::StrCat(
         name,
         there_ms < here_ms ? " is updated on its host" : " updates the states that its host keeps",
-        ": the step takes ", std::min(here_ms, there_ms), " ms so, ",
-        std::max(here_ms, there_ms), " ms ",
+        ": the step takes ", std::min(here_ms, there_ms), " ms so, ", std::max(here_ms, there_ms),
+        " ms ",
         there_ms < here_ms ? "with the states brought to it" : "with the update on the host"));
   }
   return OkStatus();

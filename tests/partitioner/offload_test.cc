@@ -172,8 +172,9 @@ TEST_F(OffloadProgramTest, ThePlannerTakesTheFasterUpdate) {
     const bool slow = link < 1e9;
     EXPECT_EQ(planned->plan.offload_of(0).update_on_host, slow);
     ASSERT_EQ(planned->plan.advice.size(), 1u);
-    EXPECT_THAT(planned->plan.advice[0],
-                HasSubstr(slow ? "is updated on its host" : "updates the states that its host keeps"));
+    EXPECT_THAT(
+        planned->plan.advice[0],
+        HasSubstr(slow ? "is updated on its host" : "updates the states that its host keeps"));
     EXPECT_THAT(OffloadLines(planned->plan)[0],
                 AllOf(HasSubstr("sim:0 offloads: optimizer states in the host's memory"),
                       HasSubstr(slow ? "updated there" : "brought to it")));

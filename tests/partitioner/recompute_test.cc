@@ -152,6 +152,26 @@ TEST(MemoryFit, KeepsToTheBudget) {
   }
 }
 
+// A share is one of what the schedule that keeps least keeps, whichever is tried.
+TEST(MemoryFit, AShareMeansTheSameUnderEverySchedule) {
+  const Planned p = PlanModel(WideGpt(4), 2, 1, 8);
+  PartitionOptions options = Options(2, 8);
+  options.schedule = "auto";
+  options.stages = {"transformer.h.1"};
+  options.recompute.activations.percent = 60;
+  const auto planned = Partitioned(p, options);
+  ASSERT_TRUE(planned.ok()) << planned.status();
+  Plan lean = planned->plan;
+  lean.schedule = "1f1b";
+  lean.recomputed.clear();
+  const auto plain =
+      DynamicGraphPartitioner(p.joint, &p.update, p.cluster, p.costs).Realize(lean, options);
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  for (int v = 0; v < 2; ++v) {
+    EXPECT_LE(planned->plan.vcus[v].activation_bytes, 0.6 * plain->plan.vcus[v].activation_bytes);
+  }
+}
+
 TEST(MemoryFit, RecomputesNothingWhereItFits) {
   const Planned p = PlanModel(WideGpt(), 1, 1, 2);
   auto planned = Partitioned(p, Options(1, 2));
