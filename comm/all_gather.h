@@ -9,13 +9,14 @@
 namespace oc {
 
 struct AllGatherOptions {
-  // In place: before, PieceOf(count, size, rank) is valid on each member; afterwards all is.
+  // In place: before, its own piece is valid on each member; afterwards all is.
   std::span<std::byte> bytes;
-  DType dtype = DType::kF32;  // any
+  DType dtype = DType::kF32;        // any
+  std::span<const int64_t> pieces;  // bounds in elements (ring.h); empty: PieceOf
 };
 
-// Every member calls it with the same size and dtype. Errors: those of Group::Begin and Transport;
-// kInvalidArgument for bad options.
+// Every member calls it with the same size, dtype and pieces. Errors: those of Group::Begin and
+// Transport; kInvalidArgument for bad options.
 Status AllGather(Group& group, const AllGatherOptions& options);
 
 }  // namespace oc

@@ -46,9 +46,11 @@ Status GatherAndSpread(Group& group, const AllReduceOptions& options,
 
 }  // namespace
 
-int64_t AllReduceScratchBytes(int group_size, int64_t bytes, DType dtype) {
+int64_t AllReduceScratchBytes(int group_size, int64_t bytes, DType dtype,
+                              std::span<const int64_t> pieces) {
   if (group_size < 2) return 0;
-  return bytes <= kSmallBytes ? bytes : RingScratchBytes(group_size, bytes, dtype);
+  if (pieces.empty() && bytes <= kSmallBytes) return bytes;
+  return RingScratchBytes(group_size, bytes, dtype, pieces);
 }
 
 Status AllReduceInPlace(Group& group, const AllReduceOptions& options) {
@@ -56,18 +58,21 @@ Status AllReduceInPlace(Group& group, const AllReduceOptions& options) {
   OC_RETURN_IF_ERROR(CheckWholeElements(group, kName, options.bytes, options.dtype));
   OC_RETURN_IF_ERROR(CheckReducible(group, kName, options.dtype));
   const int64_t bytes = static_cast<int64_t>(options.bytes.size());
-  OC_RETURN_IF_ERROR(group.Begin(kName, bytes, options.dtype, static_cast<int64_t>(options.op)));
+  OC_RETURN_IF_ERROR(CheckPieces(group, kName, options.pieces, bytes / SizeInBytes(options.dtype)));
+  OC_RETURN_IF_ERROR(group.Begin(kName, bytes, options.dtype,
+                                 AgreedDetail(static_cast<int64_t>(options.op), options.pieces)));
   if (group.size() == 1 || bytes == 0) return OkStatus();
   Scratch scratch;
-  OC_RETURN_IF_ERROR(scratch.Take(group, kName, options.scratch,
-                                  AllReduceScratchBytes(group.size(), bytes, options.dtype)));
-  if (bytes <= kSmallBytes) {
+  OC_RETURN_IF_ERROR(
+      scratch.Take(group, kName, options.scratch,
+                   AllReduceScratchBytes(group.size(), bytes, options.dtype, options.pieces)));
+  if (options.pieces.empty() && bytes <= kSmallBytes) {
     return group.size() == 2 ? Exchange(group, options, scratch.bytes())
                              : GatherAndSpread(group, options, scratch.bytes());
   }
-  OC_RETURN_IF_ERROR(
-      RingReduceScatter(group, options.bytes, options.dtype, options.op, scratch.bytes()));
-  return RingAllGather(group, options.bytes, options.dtype);
+  OC_RETURN_IF_ERROR(RingReduceScatter(group, options.bytes, options.dtype, options.op,
+                                       scratch.bytes(), options.pieces));
+  return RingAllGather(group, options.bytes, options.dtype, options.pieces);
 }
 
 }  // namespace oc

@@ -4,8 +4,9 @@
 
 namespace oc {
 
-int64_t ReduceScatterScratchBytes(int group_size, int64_t bytes, DType dtype) {
-  return RingScratchBytes(group_size, bytes, dtype);
+int64_t ReduceScatterScratchBytes(int group_size, int64_t bytes, DType dtype,
+                                  std::span<const int64_t> pieces) {
+  return RingScratchBytes(group_size, bytes, dtype, pieces);
 }
 
 Status ReduceScatter(Group& group, const ReduceScatterOptions& options) {
@@ -13,12 +14,16 @@ Status ReduceScatter(Group& group, const ReduceScatterOptions& options) {
   OC_RETURN_IF_ERROR(CheckWholeElements(group, kName, options.bytes, options.dtype));
   OC_RETURN_IF_ERROR(CheckReducible(group, kName, options.dtype));
   const int64_t bytes = static_cast<int64_t>(options.bytes.size());
-  OC_RETURN_IF_ERROR(group.Begin(kName, bytes, options.dtype, static_cast<int64_t>(options.op)));
+  OC_RETURN_IF_ERROR(CheckPieces(group, kName, options.pieces, bytes / SizeInBytes(options.dtype)));
+  OC_RETURN_IF_ERROR(group.Begin(kName, bytes, options.dtype,
+                                 AgreedDetail(static_cast<int64_t>(options.op), options.pieces)));
   if (group.size() == 1 || bytes == 0) return OkStatus();
   Scratch scratch;
-  OC_RETURN_IF_ERROR(scratch.Take(group, kName, options.scratch,
-                                  ReduceScatterScratchBytes(group.size(), bytes, options.dtype)));
-  return RingReduceScatter(group, options.bytes, options.dtype, options.op, scratch.bytes());
+  OC_RETURN_IF_ERROR(
+      scratch.Take(group, kName, options.scratch,
+                   ReduceScatterScratchBytes(group.size(), bytes, options.dtype, options.pieces)));
+  return RingReduceScatter(group, options.bytes, options.dtype, options.op, scratch.bytes(),
+                           options.pieces);
 }
 
 }  // namespace oc

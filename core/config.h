@@ -162,6 +162,7 @@ struct ParallelConfig {
   std::vector<std::string> recompute_modules;  // names or patterns
   ActivationBudget activation_budget;          // recompute: auto keeps to it
   int shard = 0;                               // ZeRO stage
+  std::string shard_by = "equal";              // memory, speed: what the parts are as large as
   std::vector<std::string> stages;             // modules to cut after; empty: auto
   std::string balance = "measured";            // measured, even: how unlike VCUs share the work
   OffloadConfig offload;

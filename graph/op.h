@@ -69,6 +69,13 @@ struct OpDef {
   Lists lists = Lists::kNone;
   int (*operands)(const Attributes& attrs) = nullptr;
   int shared = 0;
+  // Whether the op may be run on a part of its tensor, as who holds a shard of it does, with the
+  // bits that the whole gives there. kElements: on any run of elements of the operands that have
+  // the first one's shape (others are shared by all elements), as tensors of one dimension; the
+  // outputs are those elements. kChunks: the same for whole chunks (graph/sum_chunks.h), of which
+  // an output has one element each.
+  enum class Parts { kWhole, kElements, kChunks };
+  Parts parts = Parts::kWhole;
   // Outputs that a kernel may add to what the memory holds, instead of overwriting (bit i: output
   // i).
   uint32_t accumulable = 0;

@@ -142,6 +142,9 @@ PipelineOptions MakePipelineOptions(const ExperimentConfig& c) {
   o.loss_scale = c.precision.loss_scale;
   o.allreduce_algorithm = c.comm_options.allreduce_algorithm;
   o.shard = c.parallel.shard;
+  o.shard_by = c.parallel.shard_by == "memory"  ? ShardBy::kMemory
+               : c.parallel.shard_by == "speed" ? ShardBy::kSpeed
+                                                : ShardBy::kEqual;
   o.offload = c.parallel.offload;
   o.seed = c.train.seed;
   o.total_steps = c.train.steps.value_or(0);

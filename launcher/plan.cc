@@ -31,11 +31,11 @@ Status Show(const PlannedProgram& planned, const DynamicGraphPartitioner& partit
 // Measures what `costs` lacks for `v`, on a slice of the same leaf and threads, where this machine
 // has it. A VCU whose kind is open gets that of the slice.
 Status MeasureFor(VcuSpec& v, const DeviceRegistry& registry, const TrainingGraphs& graphs,
-                  bool deterministic, CostTable& costs) {
+                  bool parts, bool deterministic, CostTable& costs) {
   OC_ASSIGN_OR_RETURN(const DType dtype, ComputeTypeFor(graphs.joint, v));
   TypedGraphs typed(graphs.joint);
   OC_ASSIGN_OR_RETURN(const Graph* joint, typed.In(dtype));
-  const auto missing = [&] { return MissingCosts(*joint, &graphs.update, v.kind, costs); };
+  const auto missing = [&] { return MissingCosts(*joint, &graphs.update, v.kind, costs, parts); };
   if (!v.kind.empty() && missing().empty()) return OkStatus();
   const auto no_costs = [&](const std::string& why) {
     return FailedPrecondition("plan: no costs for VCU ", v.name,
@@ -102,7 +102,8 @@ Status PlanForFile(const Experiment& e, const PlanFlags& flags, const std::strin
   }
   OC_ASSIGN_OR_RETURN(const DeviceRegistry registry, LeavesWithPlugins(e.config.cluster.plugins));
   for (VcuSpec& v : cluster.vcus) {
-    OC_RETURN_IF_ERROR(MeasureFor(v, registry, graphs, e.config.train.deterministic, costs));
+    OC_RETURN_IF_ERROR(
+        MeasureFor(v, registry, graphs, options.shard > 0, e.config.train.deterministic, costs));
   }
   if (!profile.empty()) OC_RETURN_IF_ERROR(costs.Save(profile));
   const DynamicGraphPartitioner partitioner(graphs.joint, &graphs.update, cluster, costs);

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "openclaw/graph/cost_key.h"
+#include "openclaw/graph/sum_chunks.h"
 
 namespace oc {
 
@@ -67,6 +68,55 @@ StatusOr<const CostEntry*> Measured(const CostedCall& call, const std::vector<Te
   return entry;
 }
 
+// Sizes of parts that are measured: one element, a chunk, and so on by kPartStep.
+constexpr int64_t kPartStep = 4;
+int64_t NextPartSize(int64_t size) { return size == 1 ? kSumChunk : size * kPartStep; }
+
+// The inputs of one tensor's call, `size` elements of it instead of all `n`.
+std::vector<TensorType> PartTypes(std::vector<TensorType> inputs, int64_t n, int64_t size) {
+  for (TensorType& type : inputs) {
+    if (type.shape.num_elements() == n) type.shape = {size};
+  }
+  return inputs;
+}
+
+// Of a part of a tensor: on the line through what was measured of a smaller and of a larger one, or
+// of the two largest.
+StatusOr<CostEntry> PartCost(const CostedCall& call, const std::vector<TensorType>& inputs,
+                             const std::string& kind, const CostTable& table) {
+  const auto whole = Measured(call, inputs, kind, table);
+  if (whole.ok()) return **whole;
+  const int64_t n = inputs[0].shape.num_elements();
+  if (call.def->parts == OpDef::Parts::kWhole || inputs[0].shape.rank() != 1) {
+    return whole.status();
+  }
+  const CostEntry *low = nullptr, *high = nullptr;
+  int64_t low_size = 0, high_size = 0;
+  for (int64_t size = 1; high == nullptr || high_size < n; size = NextPartSize(size)) {
+    const auto entry = Measured(call, PartTypes(inputs, n, size), kind, table);
+    if (!entry.ok()) break;
+    low = high;
+    low_size = high_size;
+    high = *entry;
+    high_size = size;
+  }
+  if (low == nullptr) return whole.status();
+  const double at = static_cast<double>(n - low_size) / static_cast<double>(high_size - low_size);
+  CostEntry part = *high;
+  part.seconds = std::max(0.0, low->seconds + at * (high->seconds - low->seconds));
+  // Nobody rounds a workspace up by more than this.
+  constexpr int64_t kRounding = 4096;
+  const auto room = [&](int64_t small, int64_t large) {
+    if (n <= high_size || large == 0) return large;
+    return large + kRounding +
+           static_cast<int64_t>((at - 1) *
+                                static_cast<double>(std::max<int64_t>(0, large - small)));
+  };
+  part.workspace_bytes = room(low->workspace_bytes, high->workspace_bytes);
+  part.host_bytes = room(low->host_bytes, high->host_bytes);
+  return part;
+}
+
 }  // namespace
 
 int64_t ListWorkspace(int64_t a, int64_t b) {
@@ -78,8 +128,7 @@ StatusOr<CostEntry> CostOf(const CostedCall& call, const std::string& kind,
                            const CostTable& table) {
   const TensorList list = ListOf(*call.def, call.attrs, call.inputs.size());
   if (list.tensors == 1) {
-    OC_ASSIGN_OR_RETURN(const CostEntry* entry, Measured(call, call.inputs, kind, table));
-    return *entry;
+    return PartCost(call, call.inputs, kind, table);
   }
   OC_ASSIGN_OR_RETURN(const CostEntry* tiny, Measured(call, TinyTypes(call, 1), kind, table));
   OC_ASSIGN_OR_RETURN(const CostEntry* pair, Measured(call, TinyTypes(call, 2), kind, table));
@@ -88,11 +137,11 @@ StatusOr<CostEntry> CostOf(const CostedCall& call, const std::string& kind,
   sum.substitute = pair->substitute;
   sum.deterministic = pair->deterministic;
   for (int t = 0; t < list.tensors; ++t) {
-    OC_ASSIGN_OR_RETURN(const CostEntry* one, Measured(call, TypesOf(call, list, t), kind, table));
-    sum.seconds += std::max(0.0, one->seconds - call_seconds);
-    sum.workspace_bytes = ListWorkspace(sum.workspace_bytes, one->workspace_bytes);
-    sum.supported &= one->supported;
-    sum.deterministic &= one->deterministic;
+    OC_ASSIGN_OR_RETURN(const CostEntry one, PartCost(call, TypesOf(call, list, t), kind, table));
+    sum.seconds += std::max(0.0, one.seconds - call_seconds);
+    sum.workspace_bytes = ListWorkspace(sum.workspace_bytes, one.workspace_bytes);
+    sum.supported &= one.supported;
+    sum.deterministic &= one.deterministic;
   }
   return sum;
 }
@@ -104,7 +153,7 @@ bool TakesLists(const CostedCall& call, const std::string& kind, const CostTable
 }
 
 std::vector<CostRequest> MissingCosts(const Graph& graph, const Graph* update,
-                                      const std::string& kind, const CostTable& table) {
+                                      const std::string& kind, const CostTable& table, bool parts) {
   std::vector<CostRequest> missing;
   std::set<std::string> seen;
   const auto add = [&](CostRequest r) {
@@ -123,6 +172,20 @@ std::vector<CostRequest> MissingCosts(const Graph& graph, const Graph* update,
       add(std::move(tiny));
     }
   };
+  const auto add_parts = [&](const CostRequest& r) {
+    const int64_t n = r.inputs[0].shape.num_elements();
+    if (!parts || r.def->parts == OpDef::Parts::kWhole || n <= 1) return;
+    for (int64_t size = 1; size <= std::max(n, kSumChunk); size = NextPartSize(size)) {
+      CostRequest part = r;
+      part.inputs = PartTypes(r.inputs, n, size);
+      const auto outputs = r.def->infer({part.inputs, part.attrs});
+      OC_CHECK(outputs.ok(), r.key, ": ", outputs.status().ToString());
+      part.outputs = *outputs;
+      part.key = CostKey(*r.def, r.attrs, part.inputs, r.accumulate, kind);
+      if (size == 1) add_tiny(part);
+      add(std::move(part));
+    }
+  };
   for (const Graph* g : {&graph, update}) {
     if (g == nullptr) continue;
     std::vector<bool> accumulated(g->values.size(), false);
@@ -133,6 +196,7 @@ std::vector<CostRequest> MissingCosts(const Graph& graph, const Graph* update,
       if (node.def->is_view) continue;
       add(RequestOf(*g, node, 0, kind));
       if (g == update) add_tiny(RequestOf(*g, node, 0, kind));
+      if (g == update || node.phase == Phase::kPrologue) add_parts(RequestOf(*g, node, 0, kind));
       for (size_t i = 0; i < node.outputs.size(); ++i) {
         if (!accumulated[node.outputs[i]]) continue;
         if (HasOutput(node.def->accumulable, i)) {
@@ -145,6 +209,7 @@ std::vector<CostRequest> MissingCosts(const Graph& graph, const Graph* update,
           r.inputs.assign(op == std::string("copy") ? 1 : 2, type);
           r.outputs = {type};
           r.key = CostKey(*r.def, r.attrs, r.inputs, 0, kind);
+          add_parts(r);
           add(std::move(r));
         }
       }

@@ -29,8 +29,9 @@ struct CostedCall {
 };
 // The cost of a call on VCUs of `kind`. That of a list of tensors (OpDef::Lists) is put together
 // from its tensors' own: their seconds, less what each call takes besides (found from lists of one
-// and of two tensors of one element), and their workspaces. kFailedPrecondition names the cost that
-// nobody has measured.
+// and of two tensors of one element), and their workspaces; that of a part of a tensor
+// (OpDef::parts) from parts of the sizes that MissingCosts asks for. kFailedPrecondition names the
+// cost that nobody has measured.
 StatusOr<CostEntry> CostOf(const CostedCall& call, const std::string& kind, const CostTable& table);
 // Whether such a VCU has a kernel of its own that takes lists of tensors like the call's.
 bool TakesLists(const CostedCall& call, const std::string& kind, const CostTable& table);
@@ -39,9 +40,11 @@ int64_t ListWorkspace(int64_t a, int64_t b);
 
 // Everything that lowering the graphs (bound) for a VCU of `kind` may need and `table` lacks, each
 // key once, in graph order: every node, its accumulating variant where it ends in an accumulator,
-// and the additions that stand in for one. `update` may be null.
+// and the additions that stand in for one; with `parts` also of parts of tensors, as a VCU that
+// holds a shard runs them. `update` may be null.
 std::vector<CostRequest> MissingCosts(const Graph& graph, const Graph* update,
-                                      const std::string& kind, const CostTable& table);
+                                      const std::string& kind, const CostTable& table,
+                                      bool parts = false);
 
 // Costs of a kind of VCU that are no op's; entries where the device works apart from the host. The
 // first: from the last op of a command to the host's notice of its end. The second: a copy of so

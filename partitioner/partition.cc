@@ -1,5 +1,6 @@
 #include "openclaw/partitioner/partition.h"
 
+#include <absl/strings/match.h>
 #include <absl/strings/str_join.h>
 
 #include <algorithm>
@@ -118,7 +119,9 @@ Status DynamicGraphPartitioner::ChooseUpdates(const PartitionOptions& options,
     other.offload[v].update_on_host = true;
     auto there = Try(std::move(other), options);
     if (!there.ok()) {  // such as an op that the host lacks
-      if (!absl::IsFailedPrecondition(there.status())) return there.status();
+      if (!absl::IsFailedPrecondition(there.status()) && !absl::IsUnimplemented(there.status())) {
+        return there.status();
+      }
       planned.plan.advice.push_back(
           absl::StrCat(name, " updates its states itself: ", there.status().message()));
       continue;
@@ -138,8 +141,23 @@ Status DynamicGraphPartitioner::ChooseUpdates(const PartitionOptions& options,
 
 namespace {
 
-std::vector<std::string> Advice(const Graph& graph, const Plan& plan,
+// What of the parameters stays whole on every replica though it was to be divided.
+std::vector<std::string> ShardAdvice(const Plan& plan, const Program& program) {
+  std::vector<std::string> whole;
+  for (const ProgramBucket& bucket : program.buckets) {
+    const bool state = !bucket.sums.empty() && !absl::StartsWith(bucket.sums[0], "grad.");
+    if (bucket.group == kNone || bucket.divided || state) continue;
+    whole.insert(whole.end(), bucket.names.begin(), bucket.names.end());
+  }
+  if (plan.shard < 3 || whole.empty()) return {};
+  return {absl::StrCat(whole.size(), whole.size() == 1 ? " parameter stays" : " parameters stay",
+                       " whole on each replica (", whole[0], whole.size() > 1 ? ", ..." : "",
+                       "): read on several stages, or as more than one cast of it")};
+}
+
+std::vector<std::string> Advice(const Graph& graph, const PlannedProgram& planned,
                                 const PlanCandidate& candidate, const ClusterSpec& cluster) {
+  const Plan& plan = planned.plan;
   std::set<int> used, placed;
   for (const StagePlan& s : plan.stages) used.insert(s.vcus.begin(), s.vcus.end());
   for (const std::vector<int>& stage : candidate.vcus) placed.insert(stage.begin(), stage.end());
@@ -151,7 +169,7 @@ std::vector<std::string> Advice(const Graph& graph, const Plan& plan,
     return absl::StrCat(absl::StrJoin(names, ", "), names.size() == 1 ? " has" : " have",
                         " no part in it: ");
   };
-  std::vector<std::string> advice;
+  std::vector<std::string> advice = ShardAdvice(plan, planned.program);
   const std::optional<DType> half = HalfTypeOf(graph);
   for (int v = 0; half.has_value() && v < cluster.size(); ++v) {
     if (plan.compute_types[v] == *half || used.count(v) == 0) continue;
@@ -295,7 +313,7 @@ StatusOr<PlannedProgram> DynamicGraphPartitioner::Partition(const PartitionOptio
   }
   OC_RETURN_IF_ERROR(ChooseUpdates(options, best->planned));
   OC_RETURN_IF_ERROR(Verify(best->planned.program, cluster_));
-  for (std::string& line : Advice(graph_, best->planned.plan, best->candidate, cluster_)) {
+  for (std::string& line : Advice(graph_, best->planned, best->candidate, cluster_)) {
     best->planned.plan.advice.push_back(std::move(line));
   }
   return std::move(best->planned);

@@ -20,6 +20,9 @@ namespace oc {
 // fast (what most frameworks do, and what the gain is measured against).
 enum class Balance { kMeasured, kEven };
 
+// What the parts of divided state are as large as: all alike, or like the VCUs' memory budgets, or
+// like their measured speeds.
+enum class ShardBy { kEqual, kMemory, kSpeed };
 // What is computed again in backward instead of being kept.
 //   none     nothing
 //   marked   what the model marks (graph/modules.h, Checkpoint)
@@ -41,6 +44,8 @@ struct PartitionOptions {
   std::string schedule = "auto";
   std::vector<std::string> stages;  // modules to cut after; empty: by cost
   Balance balance = Balance::kMeasured;
+  int shard = 0;  // Plan::shard
+  ShardBy shard_by = ShardBy::kEqual;
   RecomputeOptions recompute;
   OffloadConfig offload;
   double search_seconds = 5;  // about how long better plans are looked for once there is one

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "openclaw/partitioner/recompute.h"
 
@@ -41,6 +42,44 @@ std::string Modules(const Graph& graph, const StagePlan& stage) {
   }
   if (scopes.empty()) return "-";
   return scopes.size() == 1 ? scopes[0] : absl::StrCat(scopes.front(), " .. ", scopes.back());
+}
+
+// Bytes of what the VCUs hold of a list of entries: all together, each name whole and once, and the
+// most that one of them has.
+std::pair<int64_t, int64_t> HeldBytes(const Program& program, const std::vector<int>& vcus,
+                                      const std::vector<StateEntry> VcuProgram::*list) {
+  std::map<std::string, int64_t> whole;
+  int64_t most = 0;
+  for (int vcu : vcus) {
+    int64_t held = 0;
+    for (const StateEntry& e : program.vcus[vcu].*list) {
+      whole[e.name] = e.type.bytes();
+      held += e.range.bytes;
+    }
+    most = std::max(most, held);
+  }
+  int64_t sum = 0;
+  for (const auto& [name, bytes] : whole) sum += bytes;
+  return {sum, most};
+}
+
+// What dividing state over the replicas saves, stage by stage.
+std::string ShardText(const PlannedProgram& planned) {
+  std::string text;
+  const Plan& plan = planned.plan;
+  for (int s = 0; plan.shard > 0 && s < plan.pipeline_depth(); ++s) {
+    const std::vector<int>& vcus = plan.stages[s].vcus;
+    if (vcus.size() < 2) continue;
+    const auto [state, most_state] = HeldBytes(planned.program, vcus, &VcuProgram::state);
+    const auto [sums, most_sums] = HeldBytes(planned.program, vcus, &VcuProgram::gradients);
+    absl::StrAppendFormat(
+        &text,
+        "  shard %d: of stage %d's %.2f MiB of parameters and optimizer states each of %d replicas "
+        "keeps at most %.2f, of %.2f MiB of gradients %.2f\n",
+        plan.shard, s, state / 1048576.0, vcus.size(), most_state / 1048576.0, sums / 1048576.0,
+        most_sums / 1048576.0);
+  }
+  return text;
 }
 
 // "recompute auto: in stage 0 12 gelu, 24 layer_norm are computed again in backward"
@@ -88,6 +127,7 @@ std::string PlanText(const PlannedProgram& planned, const Graph& graph,
                           v.step_seconds * 1e3, v.bubble_fraction * 100, v.state_bytes / 1048576.0,
                           v.step_bytes / 1048576.0);
   }
+  text += ShardText(planned);
   for (const Substitute& s : plan.substitutes) {
     absl::StrAppendFormat(&text, "  %s lacks %s: %s; %d calls, %.3f ms a step\n", s.vcu, s.op, s.by,
                           s.calls, s.seconds * 1e3);

@@ -3,6 +3,7 @@
 #include <absl/strings/str_format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "openclaw/core/rng.h"
@@ -82,6 +83,18 @@ Status Plan::Validate(const Graph& graph, const ClusterSpec& cluster) const {
     return InvalidArgument("plan: compute types of ", compute_types.size(), " VCUs, there are ",
                            cluster.size());
   }
+  if (shard < 0 || shard > 3) {
+    return InvalidArgument("plan: shard is ", shard, ", wants 0 to 3");
+  }
+  if (!shard_weights.empty() && static_cast<int>(shard_weights.size()) != cluster.size()) {
+    return InvalidArgument("plan: shard weights of ", shard_weights.size(), " VCUs, there are ",
+                           cluster.size());
+  }
+  for (double weight : shard_weights) {
+    if (!(weight > 0 && std::isfinite(weight))) {
+      return InvalidArgument("plan: a shard weight is ", weight, ", wants a positive number");
+    }
+  }
   if (!offload.empty() && static_cast<int>(offload.size()) != cluster.size()) {
     return InvalidArgument("plan: offload of ", offload.size(), " VCUs, there are ",
                            cluster.size());
@@ -117,8 +130,10 @@ std::string Plan::ToJson() const {
   for (const ForwardNode& n : recomputed) {
     root["recompute"]["nodes"].push_back({n.origin, n.index});
   }
+  root["shard"] = shard;
   root["compute_types"] = json::array();
   for (DType dtype : compute_types) root["compute_types"].push_back(Name(dtype));
+  if (!shard_weights.empty()) root["shard_weights"] = shard_weights;
   root["stages"] = json::array();
   for (const StagePlan& s : stages) {
     root["stages"].push_back({{"first_node", s.first_origin},
@@ -172,6 +187,8 @@ StatusOr<Plan> Plan::FromJson(const std::string& text) {
     plan.micro_batch = root.at("micro_batch").get<int64_t>();
     plan.micro_batches = root.at("micro_batches").get<int>();
     plan.schedule = root.at("schedule").get<std::string>();
+    plan.shard = root.value("shard", 0);
+    plan.shard_weights = root.value("shard_weights", std::vector<double>());
     if (root.at("recompute").is_boolean()) {
       return InvalidArgument("plan: it was written by an earlier version; plan again");
     }

@@ -85,6 +85,12 @@ struct Plan {
   // origin; and what asked for it: none, marked, modules, auto, full.
   std::vector<ForwardNode> recomputed;
   std::string recompute = "none";
+  // What is divided over the replicas of a stage instead of held by each (Rajbhandari et al.,
+  // "ZeRO: memory optimizations toward training trillion parameter models", 2020): from 1 on the
+  // optimizer's states, from 2 on the gradients too, at 3 the parameters too. 0: nothing.
+  int shard = 0;
+  // How large each VCU's part is to be against the others'; empty: all alike.
+  std::vector<double> shard_weights;
   std::vector<StagePlan> stages;
   std::string graph_fingerprint;  // of the graph that it was made for
   // What each VCU of the cluster computes the graph's half-typed values in (compute_types.h);

@@ -16,6 +16,13 @@ namespace {
 constexpr double kShareLoss = 0.05;
 constexpr int kMostPerReplica = 16;
 
+// The least that a replica holds of parameters, gradients and optimizer state together: a quarter
+// of them parameters, a quarter gradients, as Adam has them. Lowering counts what it is.
+double StateShare(int shard, int replicas) {
+  const double divided = shard == 0 ? 0 : shard == 1 ? 0.5 : shard == 2 ? 0.75 : 1;
+  return 1 - divided + divided / replicas;
+}
+
 }  // namespace
 
 StatusOr<PlanSearch> PlanSearch::Create(const Graph& graph, const Graph* update,
@@ -106,7 +113,8 @@ StatusOr<PlanCandidate> PlanSearch::CandidateOf(const BatchShape& shape,
                                                 const Placement& placement,
                                                 std::optional<double> stash_share) const {
   const int depth = shape.pipeline_depth, replicas = shape.data_parallel;
-  StageSplitOptions split{.stash_share = stash_share.value_or(0),
+  StageSplitOptions split{.state_share = StateShare(options_.shard, replicas),
+                          .stash_share = stash_share.value_or(0),
                           .micro_batches = shape.micro_batches,
                           .least_share = std::min(least_share(), shape.micro_batches / replicas)};
   for (int s = 0; s < depth; ++s) {
@@ -232,12 +240,25 @@ std::vector<double> PlanSearch::StageSecondsOf(const PlanCandidate& candidate, i
   return seconds;
 }
 
+std::vector<double> PlanSearch::ShardWeights() const {
+  std::vector<double> weights;
+  if (options_.shard_by == ShardBy::kEqual) return weights;
+  for (int v = 0; v < cluster_.size(); ++v) {
+    weights.push_back(options_.shard_by == ShardBy::kMemory
+                          ? static_cast<double>(cluster_.vcus[v].memory_bytes)
+                          : 1 / std::max(1e-9, CostsOf(v).Seconds(0, units())));
+  }
+  return weights;
+}
+
 Plan PlanSearch::ToPlan(const PlanCandidate& candidate) const {
   const std::vector<int>& origins = costs_.begin()->second.origins();
   Plan plan;
   plan.micro_batch = options_.micro_batch;
   plan.schedule = candidate.schedule;
   plan.graph_fingerprint = GraphFingerprint(graph_);
+  plan.shard = options_.shard;
+  plan.shard_weights = ShardWeights();
   const int depth = static_cast<int>(candidate.begins.size());
   for (int s = 0, first = 0; s < depth; ++s) {
     const std::vector<int>& shares = candidate.shares[s];

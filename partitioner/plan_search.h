@@ -48,6 +48,7 @@ class PlanSearch {
   Plan ToPlan(const PlanCandidate& candidate) const;
 
  private:
+  std::vector<double> ShardWeights() const;
   PlanSearch(const Graph& graph, const ClusterSpec& cluster, const PartitionOptions& options)
       : graph_(graph), cluster_(cluster), options_(options) {}
   StatusOr<PlanCandidate> CandidateOf(const BatchShape& shape, const std::string& schedule,

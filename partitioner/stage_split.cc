@@ -33,8 +33,9 @@ double StageSeconds(const StageSplitOptions& o, int stage, int begin, int end) {
 
 int64_t StageBytes(const StageSplitOptions& o, int stage, int begin, int end) {
   const StageCosts& costs = *o.costs[stage][0];
+  const double state = o.state_share * static_cast<double>(costs.StateBytes(begin, end));
   const auto stash = static_cast<double>(o.in_flight[stage] * costs.StashBytes(begin, end));
-  return costs.StateBytes(begin, end) + static_cast<int64_t>(o.stash_share * stash);
+  return static_cast<int64_t>(state + o.stash_share * stash);
 }
 
 StatusOr<StageSplit> SplitStages(const StageSplitOptions& o) {

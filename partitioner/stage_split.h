@@ -15,6 +15,8 @@ struct StageSplitOptions {
   // budgets.
   std::vector<std::vector<const StageCosts*>> costs;
   std::vector<int64_t> memory_bytes;
+  // What of parameters, optimizer state and gradients a replica holds at least.
+  double state_share = 1;
   // Of what a stage keeps from forward to backward, what it must: the rest may be computed again.
   double stash_share = 1;
   // In a step, shared out over the replicas as is fastest; each takes `least_share` at least.

@@ -9,7 +9,9 @@
 #include <optional>
 #include <thread>
 
+#include "openclaw/comm/all_gather.h"
 #include "openclaw/comm/all_reduce.h"
+#include "openclaw/comm/reduce_scatter.h"
 #include "openclaw/core/clock.h"
 #include "openclaw/devices/call_watch.h"
 
@@ -109,6 +111,7 @@ class StepExecutor : public Executor {
   Status RunSend(VcuState& v, int lane, const Command& c);
   Status RunRecv(VcuState& v, int lane, const Command& c);
   Status RunCollective(VcuState& v, int lane, const Command& c);
+  Status PlaceOwnPiece(VcuState& v, int lane, const Command& c, std::span<std::byte> data);
   Status RunCopy(VcuState& v, int lane, const Command& c);
   // Host memory for a range: in place, or the lane's staging after a copy.
   StatusOr<std::span<std::byte>> HostBytes(VcuState& v, int lane, const Range& range, bool read);
@@ -483,8 +486,26 @@ Status StepExecutor::RunRecv(VcuState& v, int lane, const Command& c) {
   return WriteBack(v, lane, c.writes[0], bytes);
 }
 
+// Puts the own piece of what is gathered where the others' will be.
+Status StepExecutor::PlaceOwnPiece(VcuState& v, int lane, const Command& c,
+                                   std::span<std::byte> data) {
+  if (c.reads.empty()) return OkStatus();
+  const int member = v.groups[c.group]->rank();
+  const std::span<std::byte> own =
+      data.subspan(static_cast<size_t>(c.pieces[member]) * SizeInBytes(c.dtype),
+                   static_cast<size_t>(c.reads[0].bytes));
+  const std::span<std::byte> from = v.vcu->view(c.reads[0]);
+  if (from.empty()) {
+    OC_RETURN_IF_ERROR(v.queues[lane]->CopyToHost(own, v.vcu->range(c.reads[0])));
+    return Synchronize(v, lane);
+  }
+  if (own.data() != from.data()) std::memcpy(own.data(), from.data(), own.size());
+  return OkStatus();
+}
+
 Status StepExecutor::RunCollective(VcuState& v, int lane, const Command& c) {
-  OC_ASSIGN_OR_RETURN(const auto data, HostBytes(v, lane, c.writes[0], /*read=*/true));
+  const bool gathers = c.op == CollectiveOp::kAllGather;
+  OC_ASSIGN_OR_RETURN(const auto data, HostBytes(v, lane, c.writes[0], /*read=*/!gathers));
   std::span<std::byte> scratch;
   if (c.writes.size() > 1) {
     scratch = v.vcu->view(c.writes[1]);
@@ -494,8 +515,21 @@ Status StepExecutor::RunCollective(VcuState& v, int lane, const Command& c) {
       scratch = {own.data(), static_cast<size_t>(c.writes[1].bytes)};
     }
   }
-  OC_RETURN_IF_ERROR(
-      AllReduceInPlace(*v.groups[c.group], {.bytes = data, .dtype = c.dtype, .scratch = scratch}));
+  Group& group = *v.groups[c.group];
+  switch (c.op) {
+    case CollectiveOp::kAllReduce:
+      OC_RETURN_IF_ERROR(AllReduceInPlace(
+          group, {.bytes = data, .dtype = c.dtype, .scratch = scratch, .pieces = c.pieces}));
+      break;
+    case CollectiveOp::kReduceScatter:
+      OC_RETURN_IF_ERROR(ReduceScatter(
+          group, {.bytes = data, .dtype = c.dtype, .scratch = scratch, .pieces = c.pieces}));
+      break;
+    case CollectiveOp::kAllGather:
+      OC_RETURN_IF_ERROR(PlaceOwnPiece(v, lane, c, data));
+      OC_RETURN_IF_ERROR(AllGather(group, {.bytes = data, .dtype = c.dtype, .pieces = c.pieces}));
+      break;
+  }
   return WriteBack(v, lane, c.writes[0], data);
 }
 
@@ -536,7 +570,11 @@ Status StepExecutor::RunCommand(VcuState& v, int lane, int index) {
       return RunCopy(v, lane, c);
     case CommandKind::kFeed: {
       OC_ASSIGN_OR_RETURN(auto bytes, HostBytes(v, lane, c.writes[0], /*read=*/false));
-      OC_RETURN_IF_ERROR(host_->Feed(v.vcu->index(), c.name, c.micro_batch, bytes));
+      if (c.name == kZeros) {
+        std::memset(bytes.data(), 0, bytes.size());
+      } else {
+        OC_RETURN_IF_ERROR(host_->Feed(v.vcu->index(), c.name, c.micro_batch, bytes));
+      }
       return WriteBack(v, lane, c.writes[0], bytes);
     }
     case CommandKind::kSnapshot: {

@@ -19,6 +19,7 @@ struct ProfileOptions {
   // false: only what Prepare tells (workspaces, which variants exist); seconds stay 0, and no
   // memory is taken.
   bool measure = true;
+  bool parts = false;  // ProfileGraphs: of parts of tensors too (MissingCosts)
   // ProfileGraphs: entries that are there are compared with what Prepare says now; those that
   // another build of the kernels left are measured anew.
   bool check_known = false;

@@ -27,6 +27,9 @@ Status CheckOptions(const PipelineOptions& o) {
   if (o.amp_level == AmpLevel::kO2Fp8) {
     return Unimplemented("precision.amp_level ", Name(o.amp_level), "; there are O0, O1, O2, O3");
   }
+  if (o.shard < 0 || o.shard > 3) {
+    return InvalidArgument("parallel.shard is ", o.shard, ", wants 0 to 3");
+  }
   if (o.offload.optimizer != "none" && o.offload.optimizer != "host" &&
       o.offload.optimizer != "file" && o.offload.optimizer != "auto") {
     return InvalidArgument("parallel.offload.optimizer '", o.offload.optimizer,
@@ -36,7 +39,6 @@ Status CheckOptions(const PipelineOptions& o) {
     return InvalidArgument("parallel.offload.update '", o.offload.update,
                            "'; there are auto, device, host");
   }
-  if (o.shard != 0) return Unimplemented("parallel.shard ", o.shard, "; there is 0");
   if (o.allreduce_algorithm != AllReduce::kAuto && o.allreduce_algorithm != AllReduce::kRing) {
     return Unimplemented("comm_options.allreduce_algorithm ", Name(o.allreduce_algorithm),
                          "; there is ring");
@@ -148,8 +150,11 @@ PartitionOptions PartitionOptionsOf(const PipelineOptions& options) {
   o.offload = options.offload;
   // The other processes wait for the plan.
   o.search_seconds = std::min(o.search_seconds, options.timeout_seconds / 3);
-  o.lower.scratch_bytes = [](int members, int64_t bytes) {
-    return AllReduceScratchBytes(members, bytes, DType::kF32);
+  o.shard = options.shard;
+  o.shard_by = options.shard_by;
+  o.lower.scratch_bytes = [](int members, int64_t bytes, DType dtype,
+                             const std::vector<int64_t>& pieces) {
+    return AllReduceScratchBytes(members, bytes, dtype, pieces);
   };
   return o;
 }
@@ -231,6 +236,10 @@ StatusOr<std::unique_ptr<ElasticPipeline>> ElasticPipeline::Create(const Graph& 
   OC_ASSIGN_OR_RETURN(
       pipeline->options_.plan_json,
       cluster.job().Broadcast(options.plan_json, 0, "plan file", options.timeout_seconds));
+  if (!pipeline->options_.plan_json.empty()) {
+    OC_ASSIGN_OR_RETURN(const Plan plan, Plan::FromJson(pipeline->options_.plan_json));
+    pipeline->options_.shard = plan.shard;
+  }
   OC_RETURN_IF_ERROR(pipeline->PlanAndProfile(model));
   OC_RETURN_IF_ERROR(pipeline->MeasurePeak());
   OC_RETURN_IF_ERROR(pipeline->KeepProfile());
@@ -283,7 +292,8 @@ Status ElasticPipeline::LoadProfile() {
       const std::string shared,
       cluster_.job().Broadcast(costs_.ToJson(), 0, "profile", options_.timeout_seconds));
   OC_ASSIGN_OR_RETURN(costs_, CostTable::FromJson(shared));
-  ProfileOptions profile = {.check_known = true,
+  ProfileOptions profile = {.parts = options_.shard > 0,
+                            .check_known = true,
                             .seconds = options_.profile_seconds,
                             .timeout_seconds = std::max(60.0, options_.timeout_seconds),
                             .hosts = UsesHosts(options_),

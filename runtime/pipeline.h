@@ -49,7 +49,10 @@ struct PipelineOptions {
   DType half = DType::kBF16;  // what amp_level computes in
   LossScaleConfig loss_scale;
   AllReduce allreduce_algorithm = AllReduce::kAuto;
+  // Plan::shard: 1 divides the optimizer's states over replicas, 2 the gradients too, 3 the
+  // parameters too; what a replica's part is as large as.
   int shard = 0;
+  ShardBy shard_by = ShardBy::kEqual;
   OffloadConfig offload;
   uint64_t seed = 1;        // of initial values, data order and dropout
   int64_t total_steps = 0;  // what learning-rate schedules run towards

@@ -90,9 +90,10 @@ StatusOr<ElasticPipeline::Inference*> ElasticPipeline::InferenceFor(int64_t micr
         made->graph, BuildInferenceGraph(model_, micro_batch, {options_.amp_level, options_.half}));
     // Times are not needed to run, and measuring would take memory.
     CostTable costs = costs_;
-    OC_RETURN_IF_ERROR(
-        ProfileGraphs(cluster_, made->graph, nullptr, costs,
-                      {.measure = false, .compute_types = planned_.plan.compute_types}));
+    OC_RETURN_IF_ERROR(ProfileGraphs(cluster_, made->graph, nullptr, costs,
+                                     {.measure = false,
+                                      .parts = planned_.plan.shard > 0,
+                                      .compute_types = planned_.plan.compute_types}));
     made->plan = planned_.plan;
     made->plan.recomputed.clear();
     made->plan.micro_batch = micro_batch;

@@ -8,6 +8,18 @@
 namespace oc {
 namespace {
 
+// Of what a VCU holds of a variable: its own type, or that of a flat run of its elements.
+TensorType HeldType(const StateEntry& e) {
+  return e.whole() ? e.type : TensorType{e.type.dtype, {e.end - e.begin}};
+}
+
+// The bytes that a VCU holds, of the whole variable's.
+std::span<std::byte> HeldIn(const StateEntry& e, std::span<std::byte> whole) {
+  const int64_t size = SizeInBytes(e.type.dtype);
+  return whole.subspan(static_cast<size_t>(e.begin * size),
+                       static_cast<size_t>((e.end - e.begin) * size));
+}
+
 Status WriteState(Vcu& vcu, const StateEntry& e, std::span<const std::byte> bytes) {
   OC_RETURN_IF_ERROR(vcu.Write(e.range, bytes));
   return e.host_copy.bytes > 0 ? vcu.Write(e.host_copy, bytes) : OkStatus();
@@ -18,9 +30,10 @@ Status WriteState(Vcu& vcu, const StateEntry& e, std::span<const std::byte> byte
 Status ElasticPipeline::InitializeState() {
   for (const auto& vcu : cluster_.vcus()) {
     for (const StateEntry& e : program().vcus[vcu->index()].state) {
-      Tensor value(e.type);
-      OC_RETURN_IF_ERROR(Annotate(Initialize(e.init, e.name, options_.seed, e.type, value.bytes()),
-                                  absl::StrCat("initialise ", e.name)));
+      Tensor value(HeldType(e));
+      OC_RETURN_IF_ERROR(
+          Annotate(Initialize(e.init, e.name, options_.seed, e.type, value.bytes(), e.begin),
+                   absl::StrCat("initialise ", e.name)));
       OC_RETURN_IF_ERROR(WriteState(*vcu, e, value.bytes()));
     }
   }
@@ -45,8 +58,9 @@ StatusOr<std::string> ElasticPipeline::Save(const std::string& dir, int keep,
   for (const auto& vcu : cluster_.vcus()) {
     for (const StateEntry& e : program().vcus[vcu->index()].state) {
       if (!e.owner) continue;
-      const int64_t rows = e.type.shape.rank() == 0 ? 1 : e.type.shape[0].size();
-      slices.push_back({e.name, e.type, 0, rows, vcu->view(e.range)});
+      slices.push_back(
+          e.whole() ? TensorSlice{e.name, e.type, 0, NumRows(e.type.shape), vcu->view(e.range)}
+                    : TensorSlice{e.name, e.type, e.begin, e.end, vcu->view(e.range), true});
       if (!slices.back().bytes.empty() || e.range.bytes == 0) continue;
       // Of memory that the host cannot see, one at a time.
       slices.back().read = [v = vcu.get(), range = e.range](std::span<std::byte> to) {
@@ -106,8 +120,8 @@ Status ElasticPipeline::ReadState(const Checkpoint& checkpoint, ReadWhat what) {
         return InvalidArgument("load ", path, ": ", name, " is ", stored->type.ToString(),
                                ", the model has ", e.type.ToString());
       }
-      Tensor value(e.type);
-      OC_RETURN_IF_ERROR(checkpoint.Read(name, value.bytes()));
+      Tensor value(HeldType(e));
+      OC_RETURN_IF_ERROR(checkpoint.ReadElements(name, e.begin, e.end, value.bytes()));
       OC_RETURN_IF_ERROR(WriteState(*vcu, e, value.bytes()));
     }
   }
@@ -174,7 +188,7 @@ Status ElasticPipeline::LoadWeights(const SafetensorsReader& weights) {
         for (int64_t i = 0; i < value.num_elements(); ++i) converted.set(i, value.at(i));
         value = std::move(converted);
       }
-      OC_RETURN_IF_ERROR(WriteState(*vcu, e, value.bytes()));
+      OC_RETURN_IF_ERROR(WriteState(*vcu, e, HeldIn(e, value.bytes())));
     }
   }
   return OkStatus();
@@ -195,6 +209,8 @@ Status ElasticPipeline::CheckGradients() const {
 }
 
 StatusOr<Tensor> ElasticPipeline::ReadVariable(const std::string& name) const {
+  std::optional<Tensor> value;
+  int64_t missing = 0;  // elements, where several VCUs hold parts
   for (const auto& vcu : cluster_.vcus()) {
     const VcuProgram& p = program().vcus[vcu->index()];
     for (const auto* list : {&p.state, &p.gradients}) {
@@ -203,11 +219,19 @@ StatusOr<Tensor> ElasticPipeline::ReadVariable(const std::string& name) const {
         if (list == &p.gradients) {
           OC_RETURN_IF_ERROR(Annotate(CheckGradients(), absl::StrCat("read variable ", name)));
         }
-        Tensor value(e.type);
-        OC_RETURN_IF_ERROR(vcu->Read(value.bytes(), e.range));
-        return value;
+        if (!value.has_value()) {
+          value.emplace(e.type);
+          missing = e.type.shape.num_elements();
+        }
+        OC_RETURN_IF_ERROR(vcu->Read(HeldIn(e, value->bytes()), e.range));
+        missing -= e.end - e.begin;
+        if (missing <= 0) return *std::move(value);
       }
     }
+  }
+  if (value.has_value()) {
+    return InvalidArgument("read variable ", name, ": other processes hold ", missing, " of its ",
+                           value->num_elements(), " elements (parallel.shard ", plan().shard, ")");
   }
   return InvalidArgument("read variable ", name, ": no VCU of this process holds it");
 }

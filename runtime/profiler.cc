@@ -14,9 +14,9 @@ namespace {
 StatusOr<std::vector<CostRequest>> ToMeasure(Slice& slice, const Graph& graph, const Graph* update,
                                              const std::string& kind, const CostTable& table,
                                              const ProfileOptions& options) {
-  if (!options.check_known) return MissingCosts(graph, update, kind, table);
+  if (!options.check_known) return MissingCosts(graph, update, kind, table, options.parts);
   std::vector<CostRequest> wanted;
-  for (CostRequest& r : MissingCosts(graph, update, kind, CostTable())) {
+  for (CostRequest& r : MissingCosts(graph, update, kind, CostTable(), options.parts)) {
     if (const CostEntry* known = table.Find(r.key)) {
       OC_ASSIGN_OR_RETURN(const auto op, PrepareVariant(slice, r));
       const bool same = op == nullptr

@@ -48,7 +48,8 @@ OpDef MuonMomentum() {
                      .flops = 8,
                      .attrs = {{"momentum", 0.95}, {"nesterov", true}, kClipValue},
                      .infer = InferMomentum,
-                     .decompose = DecomposeMomentum});
+                     .decompose = DecomposeMomentum,
+                     .parts = OpDef::Parts::kElements});
 }
 
 OpDef DecayedStep() {
@@ -59,7 +60,8 @@ OpDef DecayedStep() {
                      .flops = 4,
                      .attrs = {{"factor", 1.0}, {"weight_decay", 0.0}, kLrScale},
                      .infer = InferStep,
-                     .decompose = DecomposeStep});
+                     .decompose = DecomposeStep,
+                     .parts = OpDef::Parts::kElements});
 }
 
 }  // namespace oc::ops

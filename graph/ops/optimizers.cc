@@ -113,7 +113,8 @@ OpDef AdamLike(const char* name, DecomposeOne decompose) {
                      .flops = 15,
                      .attrs = kAdamAttrs,
                      .infer = InferAdam,
-                     .decompose = decompose});
+                     .decompose = decompose,
+                     .parts = OpDef::Parts::kElements});
 }
 
 }  // namespace
@@ -129,7 +130,8 @@ OpDef Sgd() {
        .attrs =
            {{"momentum", 0.0}, {"nesterov", false}, {"weight_decay", 0.0}, kLrScale, kClipValue},
        .infer = InferSgd,
-       .decompose = DecomposeSgd});
+       .decompose = DecomposeSgd,
+       .parts = OpDef::Parts::kElements});
 }
 
 OpDef Adam() { return AdamLike("adam", DecomposeAdam); }
@@ -144,7 +146,8 @@ OpDef Lion() {
        .flops = 8,
        .attrs = {{"beta1", 0.9}, {"beta2", 0.99}, {"weight_decay", 0.0}, kLrScale, kClipValue},
        .infer = InferLion,
-       .decompose = DecomposeLion});
+       .decompose = DecomposeLion,
+       .parts = OpDef::Parts::kElements});
 }
 
 }  // namespace oc::ops

@@ -217,6 +217,7 @@ OpDef Concat() {
 
 OpDef Copy() {
   OpDef def = Move("copy", {});
+  def.parts = OpDef::Parts::kElements;
   def.infer = [](const InferArgs& args) -> StatusOr<Types> { return Types{args.inputs[0]}; };
   def.gradient = [](GradContext& c) {
     c.Set(0, c.grad());

@@ -218,6 +218,7 @@ OpDef GeluGrad() {
 OpDef Cast() {
   OpDef def;
   def.name = "cast";
+  def.parts = OpDef::Parts::kElements;
   def.attrs = {{"dtype", DType::kF32, /*required=*/true}};
   def.infer = [](const InferArgs& args) -> StatusOr<std::vector<TensorType>> {
     return std::vector<TensorType>{

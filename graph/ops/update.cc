@@ -38,6 +38,7 @@ OpDef StateAndValue(const char* name) {
   def.name = name;
   def.min_inputs = def.max_inputs = 2;
   def.updates = {0};
+  def.parts = OpDef::Parts::kElements;
   def.infer = [](const InferArgs& args) -> StatusOr<Types> {
     OC_RETURN_IF_ERROR(
         ExpectSameShape(args.inputs[0], args.inputs[1], "the state and what it takes up"));
@@ -83,6 +84,7 @@ OpDef MakeListOp(const ListOp& op) {
   def.min_inputs = op.shared + 1;
   def.max_inputs = -1;
   def.updates = op.updates;
+  def.parts = op.parts;
   def.attrs = op.attrs;
   // ListOf reads no more than this of a definition.
   const auto list_of = [operands = op.operands, shared = op.shared](const Attributes& attrs,
@@ -214,7 +216,8 @@ OpDef Ema() {
                      .flops = 3,
                      .attrs = {{"decay", 0.999, /*required=*/true}},
                      .infer = InferEma,
-                     .decompose = DecomposeEma});
+                     .decompose = DecomposeEma,
+                     .parts = OpDef::Parts::kElements});
 }
 
 OpDef SumSquares() {
@@ -226,9 +229,9 @@ OpDef SumSquares() {
                      .flops = 2,
                      .attrs = {},
                      .infer = InferSumSquares,
-                     .decompose = [](GraphBuilder& b, const Vals& in, const Attributes&) {
-                       return Vals{ChunkSquares(b, in[0])};
-                     }});
+                     .decompose = [](GraphBuilder& b, const Vals& in,
+                                     const Attributes&) { return Vals{ChunkSquares(b, in[0])}; },
+                     .parts = OpDef::Parts::kChunks});
 }
 
 OpDef SumPartials() {

@@ -22,6 +22,7 @@ struct ListOp {
   std::vector<AttrSpec> attrs;
   InferOne infer;
   DecomposeOne decompose;
+  OpDef::Parts parts = OpDef::Parts::kWhole;
 };
 // With OpDef::Lists::kEach.
 OpDef MakeListOp(const ListOp& op);

@@ -22,7 +22,6 @@ const std::vector<Built>& BuiltValues() {
       {"precision.amp_level",
        [](C c) { return std::string(Name(c.precision.amp_level)); },
        {"O0", "O1", "O2", "O3"}},
-      {"parallel.shard", [](C c) { return std::to_string(c.parallel.shard); }, {"0"}},
       {"parallel.schedule", [](C c) { return c.parallel.schedule; }, {"auto", "gpipe", "1f1b"}},
       {"comm_options.allreduce_algorithm",
        [](C c) { return std::string(Name(c.comm_options.allreduce_algorithm)); },

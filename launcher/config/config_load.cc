@@ -264,6 +264,7 @@ void ReadParallel(const YamlValue* value, Errors* errors, ParallelConfig* parall
   ReadRecompute(section, parallel);
   ReadActivationBudget(section, &parallel->activation_budget);
   section.Int("shard", 0, 3, &parallel->shard);
+  section.Enum("shard_by", {"equal", "memory", "speed"}, &parallel->shard_by);
   section.Enum("balance", {"measured", "even"}, &parallel->balance);
   ReadOffload(section.Raw("offload"), errors, &parallel->offload);
   if (const YamlValue* stages = section.Raw("stages"); stages && !Section::IsAuto(*stages)) {

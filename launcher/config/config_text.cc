@@ -214,6 +214,7 @@ KeyValues Flatten(const ExperimentConfig& c) {
                                 : Text(c.parallel.recompute_modules));
   add("parallel.activation_budget", BudgetText(c.parallel.activation_budget));
   add("parallel.shard", Text(int64_t{c.parallel.shard}));
+  add("parallel.shard_by", Text(c.parallel.shard_by));
   add("parallel.balance", c.parallel.balance);
   const OffloadConfig& offload = c.parallel.offload;
   add("parallel.offload.optimizer", offload.optimizer);

@@ -5,20 +5,6 @@
 
 namespace oc {
 
-std::vector<int> NodesFor(const Graph& graph, const std::vector<int>& among,
-                          std::vector<bool> wanted) {
-  std::vector<int> nodes;
-  for (auto id = among.rbegin(); id != among.rend(); ++id) {
-    const Node& node = graph.node(*id);
-    if (std::none_of(node.outputs.begin(), node.outputs.end(), [&](int v) { return wanted[v]; }))
-      continue;
-    for (int v : node.inputs) wanted[v] = true;
-    nodes.push_back(*id);
-  }
-  std::reverse(nodes.begin(), nodes.end());
-  return nodes;
-}
-
 VcuLowering::VcuLowering(const LoweringContext& context, int vcu)
     : context_(context), vcu_(vcu), graph_(*context.graphs[vcu]) {
   program_.name = context.input.cluster.vcus[vcu].name;
@@ -59,6 +45,11 @@ VcuLowering::SymbolicRange VcuLowering::Resolve(const Ref& ref, int micro_batch,
       return Whole(it->second);
     }
     case RefKind::kStepValue: {
+      if (const auto cast = context_.shards.casts.find(ref.id);
+          cast != context_.shards.casts.end()) {
+        return TensorIn(cast->second, Whole(gathered_.at(cast->second.bucket)),
+                        context_.shards.uses[cast->second.bucket].gathered);
+      }
       auto [it, is_new] = step_values_.try_emplace(ref.id, kNone);
       if (is_new) it->second = NewBuffer(bytes, MemoryUse::kCasts);
       return Whole(it->second);
@@ -75,14 +66,19 @@ VcuLowering::SymbolicRange VcuLowering::Resolve(const Ref& ref, int micro_batch,
     }
     case RefKind::kScalar:
       return Whole(scalars_.at({ref.name, kNone}));
-    case RefKind::kAccumulator:
-      return accumulators_.at(ref.id);
+    case RefKind::kAccumulator: {
+      const auto place = context_.shards.sums.find(ref.id);
+      if (place == context_.shards.sums.end()) return accumulators_.at(ref.id);
+      const int b = place->second.bucket;
+      return TensorIn(place->second, Whole(SumBuffer(b)), context_.shards.uses[b].sum);
+    }
     case RefKind::kMetric:
       return {metrics_buffer_, ref.id * int64_t{4}, 4};
     case RefKind::kWorkspace:
       return Whole(NewBuffer(bytes, MemoryUse::kWorkspace));
+    default:
+      return ResolveInBucket(ref);
   }
-  return {};
 }
 
 // The same for what the host computes: only of updates.
@@ -106,8 +102,7 @@ VcuLowering::SymbolicRange VcuLowering::ResolveOnHost(const Ref& ref, int64_t by
       return {host_metrics_buffer_, ref.id * int64_t{4}, 4};
     case RefKind::kWorkspace:
       return Whole(NewBuffer(bytes, MemoryUse::kOther, Arena::kHost));
-    case RefKind::kValue:
-    case RefKind::kStepValue:
+    default:
       break;
   }
   OC_CHECK(false, "a value of the model in an update on the host");
@@ -265,6 +260,7 @@ void VcuLowering::EmitSnapshots(const WorkItem& item) {
 Status VcuLowering::EmitWork() {
   const std::vector<WorkItem>& work = context_.work[vcu_];
   const int n = static_cast<int>(work.size());
+  const std::vector<std::vector<std::pair<int, int>>> finals = FindFinals();
   int prepared = 0;
   for (int k = 0; k < n; ++k) {
     // One item ahead: its inputs travel while this one computes.
@@ -272,17 +268,17 @@ Status VcuLowering::EmitWork() {
       EmitFeedsFor(work[prepared]);
       EmitReceives(prepared);
     }
-    OC_RETURN_IF_ERROR(EmitItem(static_cast<size_t>(k)));
+    OC_RETURN_IF_ERROR(EmitItem(static_cast<size_t>(k), finals[k]));
     EmitSends(k);
     EmitSnapshots(work[k]);
   }
-  return OkStatus();
+  return FinishReductions();
 }
 
 Status VcuLowering::EmitNodes(const WorkItem& item, const std::vector<int>& nodes,
                               const std::string& suffix) {
-  std::string variant =
-      absl::StrCat(item.stage, "/", static_cast<int>(item.part), "/", suffix, "/");
+  std::string variant = absl::StrCat(item.stage, "/", static_cast<int>(item.part), "/", suffix, "/",
+                                     nodes.empty() ? kNone : nodes[0], "+", nodes.size(), "/");
   std::vector<int> sums;
   for (int id : nodes) {
     for (int v : graph_.node(id).outputs) {
@@ -308,17 +304,42 @@ Status VcuLowering::EmitNodes(const WorkItem& item, const std::vector<int>& node
   return OkStatus();
 }
 
+void VcuLowering::EmitSmallSum(const std::string& name, int group, const SymbolicRange& range) {
+  const int members = static_cast<int>(context_.groups->at(group).vcus.size());
+  const int scratch =
+      NewBuffer(context_.options.scratch_bytes(members, range.bytes, DType::kF32, {}),
+                MemoryUse::kCommunication);
+  Emit({.kind = CommandKind::kCollective,
+        .lane = Lane({LaneKind::kGroup, group}),
+        .name = name,
+        .group = group},
+       {range}, {range, Whole(scratch)});
+}
+
 // What of the prologue this VCU's stages read, in one command before all that read it.
 Status VcuLowering::EmitPrologue() {
   const Graph& graph = graph_;
   std::vector<bool> wanted(graph.values.size(), false);
   std::set<int> stages;
   for (const WorkItem& item : context_.work[vcu_]) stages.insert(item.stage);
+  // Of what is divided a replica has its part ready, also for others alone.
+  for (size_t b = 0; b < context_.shards.buckets.size(); ++b) {
+    const BucketUse& use = context_.shards.uses[b];
+    if (use.read != ReadAs::kCast || MemberOf(static_cast<int>(b)) == kNone) continue;
+    for (int s = 0; s < context_.input.plan.pipeline_depth(); ++s) {
+      const std::vector<int>& vcus = context_.input.plan.stages[s].vcus;
+      if (std::find(vcus.begin(), vcus.end(), vcu_) != vcus.end()) stages.insert(s);
+    }
+  }
   for (const Node& node : graph.nodes) {
     if (stages.count(context_.analysis.stage[node.id]) == 0) continue;
     for (int v : node.inputs) wanted[v] = true;
   }
-  const std::vector<int> nodes = NodesFor(graph, context_.analysis.prologue, std::move(wanted));
+  std::vector<int> nodes = NodesFor(graph, context_.analysis.prologue, std::move(wanted));
+  std::erase_if(nodes, [&](int id) {
+    const std::optional<NodePart> part = PartOfNode(graph, graph.node(id), /*update=*/false);
+    return part.has_value() && part->part.empty();
+  });
   if (nodes.empty()) return OkStatus();
   Template& t = templates_["prologue"];
   OC_RETURN_IF_ERROR(
@@ -350,86 +371,9 @@ Status VcuLowering::EmitCount() {
   if (context_.count_group == kNone || !counted) return OkStatus();
   for (const auto& [a, range] : accumulators_) {
     if (graph.accumulators[a].kind != Accumulator::Kind::kCount) continue;
-    const int members = static_cast<int>(context_.count_vcus.size());
-    const int scratch =
-        NewBuffer(context_.options.scratch_bytes(members, range.bytes), MemoryUse::kCommunication);
-    Emit({.kind = CommandKind::kCollective,
-          .lane = Lane({LaneKind::kGroup, context_.count_group}),
-          .name = "count",
-          .group = context_.count_group},
-         {range}, {range, Whole(scratch)});
+    EmitSmallSum("count", context_.count_group, range);
   }
   return OkStatus();
-}
-
-void VcuLowering::EmitReductions() {
-  for (const ReduceGroup& r : context_.reduce_groups) {
-    if (r.group == kNone || r.accumulators.empty() ||
-        std::find(r.vcus.begin(), r.vcus.end(), vcu_) == r.vcus.end()) {
-      continue;
-    }
-    // The group's sums are neighbours in one buffer, in the same order on every member.
-    const int buffer = accumulators_.at(r.accumulators[0]).buffer;
-    const DType dtype =
-        graph_.value(graph_.accumulators[r.accumulators[0]].contributions[0]).type.dtype;
-    const int64_t total = items_[buffer].bytes;
-    const int64_t piece = std::max<int64_t>(
-        kArenaAlignment, context_.options.bucket_bytes / kArenaAlignment * kArenaAlignment);
-    int number = 0;
-    for (int64_t offset = 0; offset < total; offset += piece) {
-      const SymbolicRange data = {buffer, offset, std::min(piece, total - offset)};
-      const int scratch =
-          NewBuffer(context_.options.scratch_bytes(static_cast<int>(r.vcus.size()), data.bytes),
-                    MemoryUse::kCommunication);
-      Emit({.kind = CommandKind::kCollective,
-            .lane = Lane({LaneKind::kGroup, r.group}),
-            .name = absl::StrCat("gradients ", number++),
-            .group = r.group,
-            .dtype = dtype},
-           {data}, {data, Whole(scratch)});
-    }
-  }
-}
-
-// The parts of the norm that are this VCU's: the gradient's owner adds them, once.
-std::vector<int> VcuLowering::NormNodes(const Graph& update) const {
-  std::vector<bool> wanted(update.values.size(), false);
-  for (const Accumulator& a : update.accumulators) {
-    for (int v : a.contributions) {
-      const auto holders = context_.holders.find(context_.update_homes[v]);
-      OC_CHECK(holders != context_.holders.end(), a.name);
-      if (holders->second[0] == vcu_) wanted[v] = true;
-    }
-  }
-  return NodesFor(update, context_.update_analysis.nodes[0][static_cast<int>(Part::kBackward)],
-                  std::move(wanted));
-}
-
-Status VcuLowering::EmitUpdate() {
-  const int num_metrics = static_cast<int>(context_.metrics.size());
-  const Graph* update = context_.input.update;
-  std::vector<int> norm_nodes;
-  if (update != nullptr) norm_nodes = NormNodes(*update);
-  if (!norm_nodes.empty()) {
-    Template& t = templates_["norm"];
-    OC_RETURN_IF_ERROR(BuildSegment(*update, context_.update_analysis, "gradient norm", norm_nodes,
-                                    /*update=*/true, t));
-    EmitCompute(t, "norm", kNone);
-  }
-  const SymbolicRange metrics = {metrics_buffer_, 0, 4 * (num_metrics + int64_t{1})};
-  if (context_.metrics_group != kNone) {
-    const int scratch =
-        NewBuffer(context_.options.scratch_bytes(context_.input.cluster.size(), metrics.bytes),
-                  MemoryUse::kCommunication);
-    Emit({.kind = CommandKind::kCollective,
-          .lane = Lane({LaneKind::kGroup, context_.metrics_group}),
-          .name = "metrics",
-          .group = context_.metrics_group},
-         {metrics}, {metrics, Whole(scratch)});
-  }
-  Emit({.kind = CommandKind::kSnapshot, .lane = Lane({LaneKind::kHost, 0}), .name = "metrics"},
-       {metrics}, {});
-  return update == nullptr ? OkStatus() : EmitUpdateInBuckets(*update);
 }
 
 }  // namespace oc

@@ -138,50 +138,20 @@ Status FindHolders(LoweringContext& c) {
   return OkStatus();
 }
 
-int AddGroup(Program& program, const std::vector<int>& vcus, const std::string& name) {
-  if (vcus.size() < 2) return kNone;
-  program.groups.push_back({vcus, name});
-  return static_cast<int>(program.groups.size()) - 1;
-}
-
 void FindGroups(LoweringContext& c, Program& program) {
   const Graph& graph = c.input.graph;
   std::vector<int> all;
   for (int i = 0; i < c.input.cluster.size(); ++i) all.push_back(i);
   c.metrics_group = AddGroup(program, all, "metrics");
-
   std::set<int> counting;
-  std::map<std::pair<std::vector<int>, DType>, ReduceGroup> groups;
-  for (size_t i = 0; i < graph.accumulators.size(); ++i) {
-    const Accumulator& a = graph.accumulators[i];
-    if (a.kind == Accumulator::Kind::kMetric || a.contributions.empty()) continue;
-    if (a.kind == Accumulator::Kind::kCount) {
-      const int stage = c.analysis.stage[graph.value(a.contributions[0]).producer];
-      const std::vector<int>& owner = c.input.plan.stages[stage].owner;
-      counting.insert(owner.begin(), owner.end());
-      continue;
-    }
-    const std::vector<int>& holders = c.holders.at(graph.value(a.target).name);
-    const DType dtype = graph.value(a.contributions[0]).type.dtype;
-    ReduceGroup& group = groups[{holders, dtype}];
-    group.vcus = holders;
-    group.accumulators.push_back(static_cast<int>(i));
+  for (const Accumulator& a : graph.accumulators) {
+    if (a.kind != Accumulator::Kind::kCount || a.contributions.empty()) continue;
+    const int stage = c.analysis.stage[graph.value(a.contributions[0]).producer];
+    const std::vector<int>& owner = c.input.plan.stages[stage].owner;
+    counting.insert(owner.begin(), owner.end());
   }
   c.count_vcus = Sorted(counting);
   c.count_group = AddGroup(program, c.count_vcus, "count");
-  for (auto& [key, group] : groups) {
-    // The last contribution's place in the graph tells when a sum is final.
-    std::stable_sort(group.accumulators.begin(), group.accumulators.end(), [&](int a, int b) {
-      return graph.accumulators[a].contributions.back() <
-             graph.accumulators[b].contributions.back();
-    });
-    group.group =
-        AddGroup(program, group.vcus,
-                 absl::StrCat("gradients of ",
-                              graph.value(graph.accumulators[group.accumulators[0]].target).name,
-                              " and others"));
-    c.reduce_groups.push_back(std::move(group));
-  }
 }
 
 // Of a graph that says itself what is computed again.
@@ -217,6 +187,8 @@ StatusOr<Program> LowerGraph(const LowerInput& input, const LowerOptions& option
   FindMessages(context);
   OC_RETURN_IF_ERROR(FindHolders(context));
   FindGroups(context, program);
+  OC_RETURN_IF_ERROR(FindShards(context, program));
+  context.groups = &program.groups;
   program.metrics = context.metrics;
   program.metrics.push_back("stop");
   for (int vcu = 0; vcu < input.cluster.size(); ++vcu) {

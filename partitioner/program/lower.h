@@ -29,10 +29,13 @@ struct LowerOptions {
   std::vector<std::string> fetch;
   // Forward-only Programs share the state arena of a training Program: entries are placed as there.
   const Program* state_of = nullptr;
-  // Scratch of a collective of so many bytes over so many members.
-  std::function<int64_t(int members, int64_t bytes)> scratch_bytes =
-      [](int members, int64_t bytes) { return members > 1 ? bytes : 0; };
-  // Gradients are reduced in pieces of at most this.
+  // Scratch of a collective of so many bytes over so many members with such pieces (Command).
+  std::function<int64_t(int members, int64_t bytes, DType dtype,
+                        const std::vector<int64_t>& pieces)>
+      scratch_bytes = [](int members, int64_t bytes, DType, const std::vector<int64_t>&) {
+        return members > 1 ? bytes : int64_t{0};
+      };
+  // Gradients are reduced in buckets of at most this (buckets.h).
   int64_t bucket_bytes = int64_t{32} << 20;
   // false: arenas larger than a VCU's budget are no error.
   bool keep_budgets = true;

@@ -20,11 +20,15 @@ Arena ArenaOf(StateHome home) { return home == StateHome::kFile ? Arena::kFile :
 const VcuOffload& VcuLowering::offload() const { return context_.input.plan.offload_of(vcu_); }
 
 // Runs of whole parameters, in the order of the update's states; their states are neighbours.
-void VcuLowering::PlanStateBuckets() {
+Status VcuLowering::PlanStateBuckets() {
   const Graph* update = context_.input.update;
-  if (update == nullptr || offload().states == StateHome::kDevice) return;
+  if (update == nullptr || offload().states == StateHome::kDevice) return OkStatus();
+  if (offload().update_on_host && context_.input.plan.shard > 0) {
+    return Unimplemented("lower: parallel.shard ", context_.input.plan.shard,
+                         " with parallel.offload.update host; use device");
+  }
   std::vector<std::string> homes;  // in the order in which they first occur
-  std::map<std::string, std::vector<const Variable*>> of_home;
+  std::map<std::string, std::vector<StateEntry>> of_home;
   int64_t total = 0;
   for (const Variable& v : update->states) {
     const Value& value = update->value(v.value);
@@ -34,10 +38,12 @@ void VcuLowering::PlanStateBuckets() {
         !std::binary_search(holders->second.begin(), holders->second.end(), vcu_)) {
       continue;  // a running statistic is the model's
     }
+    OC_ASSIGN_OR_RETURN(const StateEntry entry, EntryOf(value, v, /*model=*/false));
+    if (entry.end == 0) continue;  // another replica's
     auto& list = of_home[home];
     if (list.empty()) homes.push_back(home);
-    list.push_back(&v);
-    total += AlignForArena(value.type.bytes());
+    list.push_back(entry);
+    total += AlignForArena(entry.range.bytes);
   }
   const int64_t most = context_.options.offload_bucket_bytes;
   const int64_t limit = std::min(most, std::max(kLeastBucket, total / kBucketsWanted));
@@ -45,22 +51,20 @@ void VcuLowering::PlanStateBuckets() {
   int64_t& end = arena == Arena::kFile ? program_.file_bytes : program_.host_bytes;
   for (const std::string& home : homes) {
     int64_t bytes = 0;
-    for (const Variable* v : of_home[home])
-      bytes += AlignForArena(update->value(v->value).type.bytes());
+    for (const StateEntry& e : of_home[home]) bytes += AlignForArena(e.range.bytes);
     if (buckets_.empty() || buckets_.back().range.bytes + bytes > limit) {
       buckets_.push_back({.range = {arena, end, 0}});
     }
     StateBucket& bucket = buckets_.back();
     bucket.homes.insert(home);
-    for (const Variable* v : of_home[home]) {
-      const Value& value = update->value(v->value);
-      bucket.states.push_back(value.name);
-      offloaded_[value.name] = {arena, end, value.type.bytes()};
-      end += AlignForArena(value.type.bytes());
+    for (const StateEntry& e : of_home[home]) {
+      bucket.states.push_back(e.name);
+      offloaded_[e.name] = {arena, end, e.range.bytes};
+      end += AlignForArena(e.range.bytes);
     }
     bucket.range.bytes += bytes;
   }
-  if (!offload().update_on_host) return;
+  if (!offload().update_on_host) return OkStatus();
   // Updated where the states lie, parameters need their copies there: in the order of the state
   // arena, so that neighbours stay neighbours.
   for (const Variable& v : graph_.parameters) {
@@ -69,6 +73,7 @@ void VcuLowering::PlanStateBuckets() {
     host_copies_[value.name] = {Arena::kHost, program_.host_bytes, value.type.bytes()};
     program_.host_bytes += AlignForArena(value.type.bytes());
   }
+  return OkStatus();
 }
 
 // The nodes that make the new values of the parameters in `homes` (null: of all that are in no
@@ -83,7 +88,12 @@ std::vector<int> VcuLowering::UpdateNodesOf(const Graph& update, const std::set<
           std::any_of(buckets_.begin(), buckets_.end(),
                       [&](const StateBucket& b) { return b.homes.count(home) != 0; });
       if (homes == nullptr ? bucketed : homes->count(home) == 0) continue;
-      const bool held = variables_.count(update.value(v.value).name) != 0;
+      const std::string& name = update.value(v.value).name;
+      const auto place = context_.shards.parameters.find(name);
+      const bool elsewhere = place != context_.shards.parameters.end() &&
+                             context_.shards.uses[place->second.bucket].shard > 0 &&
+                             PartHere(place->second).empty();
+      const bool held = variables_.count(name) != 0 && !elsewhere;
       if (held && v.updated != kNone) wanted[v.updated] = true;
     }
   }
@@ -121,13 +131,10 @@ void VcuLowering::BringBucket(size_t b) {
     return;
   }
   std::vector<std::pair<SymbolicRange, int>> gradients;  // where they lie, accumulator
-  for (const auto& [a, range] : accumulators_) {
+  for (const auto& [a, place] : context_.shards.sums) {
     const Accumulator& accumulator = graph_.accumulators[a];
-    if (accumulator.target == kNone ||
-        bucket.homes.count(graph_.value(accumulator.target).name) == 0) {
-      continue;
-    }
-    gradients.emplace_back(range, a);
+    if (bucket.homes.count(graph_.value(accumulator.target).name) == 0) continue;
+    gradients.emplace_back(Resolve({RefKind::kAccumulator, a, ""}, kNone, 0), a);
   }
   std::sort(gradients.begin(), gradients.end(), [](const auto& x, const auto& y) {
     return std::pair(x.first.buffer, x.first.offset) < std::pair(y.first.buffer, y.first.offset);
@@ -205,8 +212,9 @@ void VcuLowering::BringFirstBuckets() {
 Status VcuLowering::EmitUpdateInBuckets(const Graph& update) {
   const bool on_host = offload().update_on_host;
   std::set<int> done;
-  OC_RETURN_IF_ERROR(
-      EmitUpdateOf(update, UpdateNodesOf(update, nullptr, done), "update", /*on_host=*/false));
+  const std::vector<int> others = UpdateNodesOf(update, nullptr, done);
+  if (buckets_.empty()) return EmitUpdateAndGather(update, others);
+  OC_RETURN_IF_ERROR(EmitUpdateOf(update, others, "update", /*on_host=*/false));
   if (on_host) {
     done.clear();  // what buckets share is computed there again
     BringScalars();
@@ -217,6 +225,9 @@ Status VcuLowering::EmitUpdateInBuckets(const Graph& update) {
     OC_RETURN_IF_ERROR(EmitUpdateOf(update, UpdateNodesOf(update, &buckets_[b].homes, done),
                                     absl::StrCat("update ", b), on_host));
     ReturnBucket(b);
+  }
+  for (int b = 0; b < static_cast<int>(context_.shards.buckets.size()); ++b) {
+    if (GathersUpdated(b)) EmitUpdatedGather(b);
   }
   return OkStatus();
 }

@@ -119,25 +119,11 @@ void VcuLowering::BringActivations(size_t k, int end) {
   }
 }
 
-// The nodes of item `k`, cut where values go and come.
-Status VcuLowering::EmitItem(size_t k) {
-  const WorkItem& item = context_.work[vcu_][k];
-  const std::vector<int>& nodes = context_.analysis.nodes[item.stage][static_cast<int>(item.part)];
-  const std::vector<int> cuts = CutsOf(item);
-  const int n = static_cast<int>(nodes.size());
-  const auto end_of = [&](size_t piece) { return piece + 1 < cuts.size() ? cuts[piece + 1] : n; };
-  for (size_t piece = 0; piece < cuts.size(); ++piece) {
-    const int begin = cuts[piece], end = end_of(piece);
-    BringActivations(k, piece + 1 < cuts.size() ? end_of(piece + 1) : end);
-    if (piece + 1 == cuts.size() && k + 1 < context_.work[vcu_].size()) {
-      const std::vector<int> next = CutsOf(context_.work[vcu_][k + 1]);
-      BringActivations(k + 1, next.size() > 1 ? next[1] : next[0] + 1);
-    }
-    const std::string suffix = cuts.size() > 1 ? absl::StrCat(".", piece) : "";
-    OC_RETURN_IF_ERROR(EmitNodes(item, {nodes.begin() + begin, nodes.begin() + end}, suffix));
-    TakeActivations(k, begin, end);
-  }
-  return OkStatus();
+// What the first nodes of item `k` touch, while the item before it ends.
+void VcuLowering::BringFirstActivations(size_t k) {
+  if (k >= context_.work[vcu_].size()) return;
+  const std::vector<int> cuts = CutsOf(context_.work[vcu_][k]);
+  BringActivations(k, cuts.size() > 1 ? cuts[1] : cuts[0] + 1);
 }
 
 }  // namespace oc

@@ -57,6 +57,18 @@ const char* Name(CommandKind kind) {
   return "?";
 }
 
+const char* Name(CollectiveOp op) {
+  switch (op) {
+    case CollectiveOp::kAllReduce:
+      return "all_reduce";
+    case CollectiveOp::kReduceScatter:
+      return "reduce_scatter";
+    case CollectiveOp::kAllGather:
+      return "all_gather";
+  }
+  return "?";
+}
+
 std::string ToString(const LaneSpec& lane) {
   switch (lane.kind) {
     case LaneKind::kCompute:
@@ -105,6 +117,16 @@ std::string ToText(const Segment& s) {
   return text;
 }
 
+std::string ToText(const ProgramBucket& b, int index) {
+  std::string text =
+      absl::StrCat("bucket ", index, " group ", b.group, " elements ", b.elements,
+                   b.divided ? " divided" : "", " pieces ", absl::StrJoin(b.pieces, ","), "\n");
+  for (size_t i = 0; i < b.names.size(); ++i) {
+    absl::StrAppend(&text, "  ", b.offsets[i], "+", b.sizes[i], " ", b.names[i], "\n");
+  }
+  return text;
+}
+
 std::string ToText(const VcuProgram& v, int index, const Command& c) {
   std::string text =
       absl::StrCat("  ", index, " ", ToString(v.lanes[c.lane]), ": ", Name(c.kind), " ", c.name);
@@ -114,7 +136,11 @@ std::string ToText(const VcuProgram& v, int index, const Command& c) {
   if (c.dtype != c.wire && c.peer != kNone) {
     absl::StrAppend(&text, " as ", Name(c.dtype), " over ", Name(c.wire));
   }
-  if (c.group != kNone) absl::StrAppend(&text, " group ", c.group, " ", Name(c.dtype));
+  if (c.group != kNone) {
+    absl::StrAppend(&text, " ", Name(c.op), " group ", c.group, " ", Name(c.dtype));
+  }
+  if (c.bucket != kNone) absl::StrAppend(&text, " bucket ", c.bucket);
+  if (!c.pieces.empty()) absl::StrAppend(&text, " pieces ", absl::StrJoin(c.pieces, ","));
   if (!c.reads.empty()) absl::StrAppend(&text, " reads ", Join(c.reads));
   if (!c.writes.empty()) absl::StrAppend(&text, " writes ", Join(c.writes));
   if (!c.slots.empty()) absl::StrAppend(&text, " slots ", Join(c.slots));
@@ -132,6 +158,9 @@ std::string ToText(const Program& program, int vcu) {
     absl::StrAppend(&text, "group ", g, " ", program.groups[g].name, ": ",
                     absl::StrJoin(program.groups[g].vcus, ","), "\n");
   }
+  for (size_t b = 0; b < program.buckets.size(); ++b) {
+    absl::StrAppend(&text, ToText(program.buckets[b], static_cast<int>(b)));
+  }
   for (int i = 0; i < static_cast<int>(program.vcus.size()); ++i) {
     if (vcu != kNone && i != vcu) continue;
     const VcuProgram& v = program.vcus[i];
@@ -139,7 +168,9 @@ std::string ToText(const Program& program, int vcu) {
                     v.host_bytes > 0 ? absl::StrCat(" host ", v.host_bytes) : "",
                     v.file_bytes > 0 ? absl::StrCat(" file ", v.file_bytes) : "", "\n");
     for (const StateEntry& e : v.state) {
-      absl::StrAppend(&text, "  state ", e.name, " ", e.type.ToString(), " ", ToString(e.range),
+      absl::StrAppend(&text, "  state ", e.name, " ", e.type.ToString(),
+                      e.whole() ? "" : absl::StrCat(" elements ", e.begin, ":", e.end), " ",
+                      ToString(e.range),
                       e.host_copy.bytes > 0 ? " and " + ToString(e.host_copy) : "",
                       e.owner ? " owner" : "", "\n");
     }

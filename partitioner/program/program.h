@@ -38,12 +38,23 @@ enum class CommandKind : int32_t {
   kCompute = 0,     // run `segment` with `slots` bound
   kSend = 1,        // reads[0] to VCU `peer`
   kRecv = 2,        // writes[0] from VCU `peer`
-  kCollective = 3,  // sum reads[0] in place over group `group`; writes[1] is scratch
+  kCollective = 3,  // `op` over group `group`; writes[0] is the data, writes[1] scratch
   kCopy = 4,        // reads[0] to writes[0], which may be in another arena
-  kFeed = 5,        // the host writes input `name` of `micro_batch` to writes[0]
-  kSnapshot = 6,    // the host takes reads[0] as result `name` of `micro_batch`
+  // The host writes input `name` of `micro_batch` to writes[0]; kZeros: zeros.
+  kFeed = 5,
+  kSnapshot = 6,  // the host takes reads[0] as result `name` of `micro_batch`
 };
 const char* Name(CommandKind kind);
+
+// The name of a feed that the executor answers itself.
+inline constexpr char kZeros[] = "zeros";
+
+enum class CollectiveOp : int32_t {
+  kAllReduce = 0,      // the sum of writes[0], in place, on all; reads[0] is writes[0]
+  kReduceScatter = 1,  // each member's piece of it is the sum there, the rest is unspecified
+  kAllGather = 2,      // writes[0] of the members' pieces; reads[0] is the own one, wherever it is
+};
+const char* Name(CollectiveOp op);
 
 enum class LaneKind : int32_t {
   kCompute = 0,
@@ -72,7 +83,13 @@ struct Command {
   int micro_batch = kNone;
   int peer = kNone;
   int group = kNone;
-  // kCollective: what is summed. kSend, kRecv: the type of the elements in memory and on the wire,
+  // kCollective. The members' pieces are the elements [pieces[i], pieces[i + 1]) of the data;
+  // empty: as comm/ divides it (of kAllReduce alone). What has the same pieces is summed in the
+  // same order, whatever the op.
+  CollectiveOp op = CollectiveOp::kAllReduce;
+  std::vector<int64_t> pieces;
+  int bucket = kNone;  // in Program::buckets, where it moves one
+  // kCollective: what is moved. kSend, kRecv: the type of the elements in memory and on the wire,
   // which differ where a VCU computes in another type than the graph's.
   DType dtype = DType::kF32, wire = DType::kF32;
   int64_t tag = 0;  // kSend, kRecv: equal on both ends
@@ -113,10 +130,11 @@ struct Segment {
   bool on_host = false;  // runs on the host's slice, on memory of kHost
 };
 
-// Where state lies.
+// Where state lies: elements [begin, end) of the flattened tensor, in `range`.
 struct StateEntry {
   std::string name;
-  TensorType type;
+  TensorType type;  // of the whole tensor
+  int64_t begin = 0, end = 0;
   Range range;
   // An equal copy for updates on the host: who writes one writes the other. Empty: none.
   Range host_copy = {Arena::kHost, 0, 0};
@@ -124,6 +142,7 @@ struct StateEntry {
   bool is_model_state = false;  // running statistics; else the optimizer's
   Initializer init;
   bool owner = false;  // this VCU stores it in checkpoints: the first of its holders
+  bool whole() const { return begin == 0 && end == type.shape.num_elements(); }
 };
 
 struct VcuProgram {
@@ -132,7 +151,7 @@ struct VcuProgram {
   std::vector<Segment> segments;
   std::vector<Command> commands;
   std::vector<StateEntry> state;
-  // Gradients, for tests and reports: reduced values after the collectives.
+  // Gradients: reduced values after the collectives. Where they are divided, this VCU's part.
   std::vector<StateEntry> gradients;
   Range metrics;            // one f32 for each of Program::metrics
   Range host_metrics;       // their copy, where the host updates
@@ -151,10 +170,24 @@ struct ProgramGroup {
   std::string name;       // "gradients of stage 0"
 };
 
+// Tensors that are reduced, and gathered, together: one behind the other in a buffer, each at a
+// multiple of kBucketAlignment elements; the gaps mean nothing.
+struct ProgramBucket {
+  int group = kNone;                    // kNone: one holder, nothing moves
+  std::vector<std::string> names;       // parameters or running statistics
+  std::vector<std::string> sums;        // their gradients, or what the statistics take up
+  std::vector<int64_t> offsets, sizes;  // of each, in elements
+  int64_t elements = 0;                 // of the buffer
+  std::vector<int64_t> pieces;          // bounds of the members' pieces in it
+  bool divided = false;                 // the holders keep their pieces of the parameters alone
+};
+inline constexpr int64_t kBucketAlignment = 64;
+
 struct Program {
   int64_t epoch = 0;
   std::vector<VcuProgram> vcus;
   std::vector<ProgramGroup> groups;
+  std::vector<ProgramBucket> buckets;
   // The metrics' places in the range that every VCU snapshots as "metrics": f32 each.
   std::vector<std::string> metrics;
   std::shared_ptr<const OpRegistry> ops;  // keeps the calls' definitions alive

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "openclaw/graph/cost_key.h"
+#include "openclaw/graph/sum_chunks.h"
 #include "openclaw/partitioner/costs.h"
 #include "openclaw/partitioner/program/vcu_lowering.h"
 
@@ -29,12 +30,19 @@ VcuLowering::Ref VcuLowering::RefOf(const Graph& graph, const StageAnalysis& ana
       if (!update && graph.node(root.producer).phase == Phase::kPrologue) {
         return {RefKind::kStepValue, root.id, ""};
       }
+      if (update && context_.shards.chunks.count(root.id) != 0) {
+        return {RefKind::kChunks, root.id, ""};
+      }
       return {update ? RefKind::kUpdateValue : RefKind::kValue, root.id, ""};
     case ValueKind::kData:
       return {RefKind::kValue, root.id, ""};
     case ValueKind::kParameter:
-    case ValueKind::kState:
-      return {RefKind::kVariable, kNone, root.name};
+    case ValueKind::kState: {
+      const auto place = context_.shards.parameters.find(root.name);
+      const bool gathered = !update && place != context_.shards.parameters.end() &&
+                            context_.shards.buckets[place->second.bucket].divided;
+      return {gathered ? RefKind::kGathered : RefKind::kVariable, kNone, root.name};
+    }
     case ValueKind::kScalar:
       if (root.scope == Scope::kMicroBatch && !update) return {RefKind::kValue, root.id, ""};
       return {RefKind::kScalar, kNone, root.name};
@@ -43,6 +51,57 @@ VcuLowering::Ref VcuLowering::RefOf(const Graph& graph, const StageAnalysis& ana
   }
   return {};
 }
+
+std::optional<VcuLowering::NodePart> VcuLowering::PartOfNode(const Graph& graph, const Node& node,
+                                                             bool update) const {
+  const Shards& s = context_.shards;
+  Place place;
+  if (update) {
+    // What adds up the sums of chunks has all of them.
+    if (node.inputs.size() == 1 && s.chunks.count(node.inputs[0]) != 0) return std::nullopt;
+    const auto found = s.parameters.find(context_.update_homes[node.outputs[0]]);
+    if (found == s.parameters.end() || s.uses[found->second.bucket].shard == 0) return std::nullopt;
+    place = found->second;
+  } else {
+    const auto found = s.casts.find(node.outputs[0]);
+    if (found == s.casts.end() || node.phase != Phase::kPrologue) return std::nullopt;
+    place = found->second;
+  }
+  return NodePart{place, PartHere(place), s.buckets[place.bucket].sizes[place.tensor]};
+}
+
+// As RefOf, for a node of which PartOfNode says what is run here.
+VcuLowering::Ref VcuLowering::PartRefOf(const Graph& graph, const StageAnalysis& analysis,
+                                        int value, bool update) const {
+  const Value& root = graph.value(analysis.root[value]);
+  const Shards& s = context_.shards;
+  if (root.kind == ValueKind::kParameter || root.kind == ValueKind::kState) {
+    return {RefKind::kVariablePart, kNone, root.name};
+  }
+  if (root.kind == ValueKind::kResult && !update) return {RefKind::kCastPart, root.id, ""};
+  if (root.kind == ValueKind::kResult && s.chunks.count(root.id) != 0) {
+    return {RefKind::kChunksPart, root.id, ""};
+  }
+  const Ref ref = RefOf(graph, analysis, value, update);
+  if (ref.kind == RefKind::kAccumulator && s.sums.count(ref.id) != 0) {
+    return {RefKind::kSumPart, ref.id, ""};
+  }
+  return ref;
+}
+
+namespace {
+
+// The type of an operand of a node of which only a part is run: a flat run of elements, or the sums
+// of its chunks; what all elements share stays as it is.
+TensorType PartType(const TensorType& type, int64_t elements, const TensorPart& part) {
+  if (type.shape.num_elements() == elements) return {type.dtype, {part.size()}};
+  if (type.shape.rank() == 1 && type.shape.num_elements() == SumChunks(elements)) {
+    return {type.dtype, {SumChunks(part.size())}};
+  }
+  return type;
+}
+
+}  // namespace
 
 int VcuLowering::SlotOf(Template& t, const Ref& ref, int64_t bytes, const std::string& name) {
   for (size_t i = 0; i < t.refs.size(); ++i) {
@@ -89,21 +148,31 @@ Status VcuLowering::AddNode(const Graph& graph, const StageAnalysis& analysis, c
                             bool update, Template& out) {
   if (node.def->is_view) return AddCombines(graph, analysis, node, update, out);
   Call call{.def = node.def, .attrs = node.attrs, .phase = node.phase, .scope = node.scope};
+  const std::optional<NodePart> part = PartOfNode(graph, node, update);
+  if (part.has_value() && part->part.empty()) return OkStatus();
+  const auto type_of = [&](int v) {
+    const TensorType& type = graph.value(v).type;
+    return part.has_value() && part->cut() ? PartType(type, part->elements, part->part) : type;
+  };
+  const auto ref_of = [&](int v) {
+    return part.has_value() ? PartRefOf(graph, analysis, v, update)
+                            : RefOf(graph, analysis, v, update);
+  };
   for (int v : node.inputs) {
     const Value& value = graph.value(v);
     // A view of a parameter or of data is known by that.
     const Value& root = graph.value(analysis.root[v]);
     const std::string& name = root.producer == kNone ? root.name : value.name;
-    call.input_types.push_back(value.type);
-    call.inputs.push_back(SlotOf(out, RefOf(graph, analysis, v, update), value.type.bytes(), name));
+    call.input_types.push_back(type_of(v));
+    call.inputs.push_back(SlotOf(out, ref_of(v), call.input_types.back().bytes(), name));
   }
-  for (int v : node.outputs) call.output_types.push_back(graph.value(v).type);
+  for (int v : node.outputs) call.output_types.push_back(type_of(v));
 
   std::vector<Ref> targets(node.outputs.size());
   std::set<int> direct;  // outputs that the kernel puts where they are summed
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     const int v = node.outputs[i];
-    targets[i] = RefOf(graph, analysis, v, update);
+    targets[i] = ref_of(v);
     if (!analysis.accumulator_only[v]) continue;
     const Ref sum = SumRef(graph, analysis.accumulators[v][0]);
     if (Holds(sum)) {
@@ -127,7 +196,7 @@ Status VcuLowering::AddNode(const Graph& graph, const StageAnalysis& analysis, c
   size_t opaque = 0;
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     const Value& value = graph.value(node.outputs[i]);
-    int64_t bytes = value.type.bytes();
+    int64_t bytes = call.output_types[i].bytes();
     if (value.opaque) {
       OC_CHECK(opaque < entry.opaque_bytes.size(), call.def->name);
       bytes = entry.opaque_bytes[opaque++];
@@ -201,6 +270,10 @@ Status VcuLowering::BuildSegment(const Graph& graph, const StageAnalysis& analys
   for (int id : nodes) {
     OC_RETURN_IF_ERROR(AddNode(graph, analysis, graph.node(id), update, out));
   }
+  return FinishSegment(update, out);
+}
+
+Status VcuLowering::FinishSegment(bool update, Template& out) {
   OC_RETURN_IF_ERROR(AddCalls(std::move(out.calls), update, out));
   out.index = static_cast<int>(program_.segments.size());
   program_.segments.push_back(out.segment);

@@ -17,11 +17,17 @@ double CollectiveSeconds(const Program& program, const ClusterSpec& cluster, con
   const std::vector<int>& members = program.groups[c.group].vcus;
   const int n = static_cast<int>(members.size());
   const int64_t bytes = c.writes.empty() ? 0 : c.writes[0].bytes;
+  const bool small = c.pieces.empty() && bytes < kRingBytes;
+  int64_t piece = bytes / n;  // the largest sets the pace
+  for (size_t i = 1; i < c.pieces.size(); ++i) {
+    piece = std::max(piece, (c.pieces[i] - c.pieces[i - 1]) * SizeInBytes(c.dtype));
+  }
+  // An all-reduce goes round the ring twice.
+  const int rounds = (c.op == CollectiveOp::kAllReduce ? 2 : 1) * (n - 1);
   double worst = 0;
   for (int i = 0; i < n; ++i) {
     const LinkCurve& link = cluster.link(members[i], members[(i + 1) % n]);
-    worst = std::max(worst, bytes < kRingBytes ? 2 * link.Seconds(bytes)
-                                               : 2 * (n - 1) * link.Seconds(bytes / n));
+    worst = std::max(worst, small ? 2 * link.Seconds(bytes) : rounds * link.Seconds(piece));
   }
   return worst;
 }

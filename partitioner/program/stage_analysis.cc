@@ -195,4 +195,18 @@ StageAnalysis AnalyzeUpdate(const Graph& update) {
   return a;
 }
 
+std::vector<int> NodesFor(const Graph& graph, const std::vector<int>& among,
+                          std::vector<bool> wanted) {
+  std::vector<int> nodes;
+  for (auto id = among.rbegin(); id != among.rend(); ++id) {
+    const Node& node = graph.node(*id);
+    if (std::none_of(node.outputs.begin(), node.outputs.end(), [&](int v) { return wanted[v]; }))
+      continue;
+    for (int v : node.inputs) wanted[v] = true;
+    nodes.push_back(*id);
+  }
+  std::reverse(nodes.begin(), nodes.end());
+  return nodes;
+}
+
 }  // namespace oc

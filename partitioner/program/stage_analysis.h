@@ -42,4 +42,8 @@ StatusOr<StageAnalysis> AnalyzeStages(const Graph& graph, const Plan& plan,
 // For graphs without stages (the update graph): everything is one part of one stage.
 StageAnalysis AnalyzeUpdate(const Graph& update);
 
+// Of the nodes `among`, in order, those that the wanted values (by id) are computed by.
+std::vector<int> NodesFor(const Graph& graph, const std::vector<int>& among,
+                          std::vector<bool> wanted);
+
 }  // namespace oc

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <tuple>
@@ -11,6 +12,7 @@
 #include "openclaw/partitioner/program/arena.h"
 #include "openclaw/partitioner/program/lower.h"
 #include "openclaw/partitioner/program/merge_calls.h"
+#include "openclaw/partitioner/program/shards.h"
 #include "openclaw/partitioner/program/stage_analysis.h"
 
 namespace oc {
@@ -24,13 +26,6 @@ struct Message {
   int need_action = 0;  // index in the receiver's order, before which it is needed
   int post_action = 0;  // before which the receive is posted: lanes keep the order of the sends
   int64_t tag = 0;
-};
-
-// A set of accumulators with the same holders, reduced together.
-struct ReduceGroup {
-  std::vector<int> vcus;
-  int group = kNone;              // in Program::groups; kNone: one holder
-  std::vector<int> accumulators;  // of the joint graph, in the order in which they become final
 };
 
 // An action of the schedule, or the counting of a micro-batch's labels.
@@ -50,7 +45,8 @@ struct LoweringContext {
   std::vector<std::string> update_homes;    // by value of the update graph (update_homes.h)
   std::vector<std::vector<WorkItem>> work;  // per VCU
   std::vector<Message> messages;
-  std::vector<ReduceGroup> reduce_groups;
+  Shards shards;
+  const std::vector<ProgramGroup>* groups = nullptr;  // of the Program
   std::vector<std::string> metrics;  // the metrics range holds one f32 each, then the stop flag
   int metrics_group = kNone;
   std::vector<int> count_vcus;
@@ -74,7 +70,17 @@ class VcuLowering {
     kScalar,
     kAccumulator,
     kMetric,
-    kWorkspace
+    kWorkspace,
+    // This VCU's part of a tensor of a bucket.
+    kVariablePart,
+    kSumPart,     // of an accumulator
+    kCastPart,    // of what the prologue makes of a parameter
+    kChunksPart,  // of the sums of a gradient's chunks
+    kChunks,      // all of them
+    kGathered,    // all of a parameter that is divided
+    // This VCU's piece of a bucket, by bucket.
+    kReduced,  // of a round, as it was reduced
+    kTakenUp,  // the sum over the rounds
   };
   struct Ref {
     RefKind kind = RefKind::kValue;
@@ -105,6 +111,22 @@ class VcuLowering {
     bool brought = false;         // what the update reads of it was sent for
     int buffer = kNone;           // of the states, where the device updates
   };
+  // What of a node this VCU runs where the node's tensor is divided.
+  struct NodePart {
+    Place place;
+    TensorPart part;
+    int64_t elements = 0;  // of the whole tensor
+    bool cut() const { return part.size() != elements; }
+  };
+  // What happens between the nodes of one part of a stage: (index in the part's nodes, bucket).
+  struct Events {
+    std::vector<std::pair<int, int>> uses;  // before the node: windowed buckets, as first used
+    std::vector<std::pair<int, int>> ends;  // behind the nodes: what each round reduces
+  };
+  struct Reduced {
+    int bucket = kNone;
+    SymbolicRange piece;
+  };
   // Values that go to the host together, and come back together.
   struct AwayGroup {
     std::vector<int> roots;
@@ -118,6 +140,8 @@ class VcuLowering {
   };
 
   // Building segments.
+  // Gives the segment its calls and its number.
+  Status FinishSegment(bool update, Template& out);
   Status BuildSegment(const Graph& graph, const StageAnalysis& analysis, const std::string& name,
                       const std::vector<int>& nodes, bool update, Template& out);
   Status AddNode(const Graph& graph, const StageAnalysis& analysis, const Node& node, bool update,
@@ -129,6 +153,9 @@ class VcuLowering {
   void MarkHeld(const Ref& sum);
   int SlotOf(Template& t, const Ref& ref, int64_t bytes, const std::string& name);
   Ref RefOf(const Graph& graph, const StageAnalysis& analysis, int value, bool update) const;
+  Ref PartRefOf(const Graph& graph, const StageAnalysis& analysis, int value, bool update) const;
+  // nullopt: the node is run as it is. An empty part: not here.
+  std::optional<NodePart> PartOfNode(const Graph& graph, const Node& node, bool update) const;
   Ref ReducedRef(const std::string& name) const;
   // The kind that runs the segment: the VCU's, or its host's.
   const std::string& KindOf(const Segment& segment) const;
@@ -136,6 +163,7 @@ class VcuLowering {
   // Gives the calls their workspaces; those of an update are merged first (merge_calls.h).
   Status AddCalls(std::vector<SizedCall> calls, bool update, Template& out);
   std::vector<int> NormNodes(const Graph& update) const;
+  std::vector<int> ChunkNodes(const Graph& update) const;
   Status AddCombine(const char* op, const Ref& target, const Ref& source, const TensorType& type,
                     const Graph& graph, const Node& node, Template& out);
 
@@ -155,14 +183,49 @@ class VcuLowering {
   void EmitSnapshots(const WorkItem& item);
   Status EmitPrologue();
   Status EmitWork();
+  // Item `k` of the VCU's work.
+  Status EmitItem(size_t k, const std::vector<std::pair<int, int>>& finals);
+  Status EmitParts(const WorkItem& item, std::optional<size_t> k,
+                   const std::vector<std::pair<int, int>>& finals);
   // The nodes of an item, or some of them that follow each other.
   Status EmitNodes(const WorkItem& item, const std::vector<int>& nodes, const std::string& suffix);
   Status EmitCount();
+  // A sum of f32 over a group, in place.
+  void EmitSmallSum(const std::string& name, int group, const SymbolicRange& range);
+  SymbolicRange MetricsRange() const;
+  Status EmitNorm(const Graph& update);
   Status EmitUpdate();
+  bool GathersUpdated(int bucket) const;
+  void EmitUpdatedGather(int bucket);
+  Status EmitUpdateAndGather(const Graph& update, const std::vector<int>& nodes);
   // The update's nodes in one command, which leaves them out where a gradient is not finite.
   Status EmitUpdateOf(const Graph& update, const std::vector<int>& nodes, const std::string& name,
                       bool on_host);
-  void EmitReductions();
+
+  // What moves in buckets (emit_buckets.cc).
+  int MemberOf(int bucket) const;  // this VCU's place among the bucket's, or kNone
+  TensorPart PartHere(const Place& place) const;
+  SymbolicRange PieceOf(int bucket, const SymbolicRange& whole, DType dtype) const;
+  SymbolicRange TensorIn(const Place& place, const SymbolicRange& whole, DType dtype) const;
+  int SumBuffer(int bucket);
+  int GatherBuffer(int bucket);
+  // The sums of the chunks of a part of a gradient.
+  SymbolicRange ChunkRange(const Place& place, const TensorPart& part);
+  SymbolicRange ResolveInBucket(const Ref& ref);
+  void EmitCollective(int bucket, CollectiveOp op, const std::string& name, DType dtype,
+                      const SymbolicRange& read, const SymbolicRange& data);
+  void EmitReduction(int bucket, CollectiveOp op);
+  void EmitGather(int bucket);
+  void EmitGathersOnce(bool of_prologue);
+  void GatherAhead(int stage, const std::vector<std::pair<int, int>>& uses);
+  void EmitZeros(const SymbolicRange& range);
+  void ReduceRound(int bucket, bool absent);
+  void ReduceOnce(int bucket);
+  Status FinishReductions();
+  Status TakeUp(size_t keep);
+  const Events& EventsOf(int stage, Part part);
+  std::vector<std::vector<std::pair<int, int>>> FindFinals() const;
+  Status MeetUntil(int stage, const Round* round);
 
   // What backward needs of forward, outside of the device's memory (offload_activations.cc).
   const std::vector<AwayGroup>& AwayGroups(int stage);
@@ -170,11 +233,11 @@ class VcuLowering {
   bool IsAwayLong(size_t k, const AwayGroup& group);
   void TakeActivations(size_t k, int begin, int end);
   void BringActivations(size_t k, int end);
-  Status EmitItem(size_t k);
+  void BringFirstActivations(size_t k);
 
   // States outside of the device's memory (offload.cc).
   const VcuOffload& offload() const;
-  void PlanStateBuckets();
+  Status PlanStateBuckets();
   std::vector<int> UpdateNodesOf(const Graph& update, const std::set<std::string>* homes,
                                  std::set<int>& done) const;
   int EmitCopy(const std::string& name, SymbolicRange from, SymbolicRange to);
@@ -188,7 +251,10 @@ class VcuLowering {
 
   // Set-up and completion.
   Status PlaceState();
+  void PlaceBlocks();
+  StatusOr<StateEntry> EntryOf(const Value& value, const Variable& v, bool model) const;
   void PlaceAccumulators();
+  void NoteGradients();
   int64_t PlaceBuffers(Arena arena, int64_t begin);
   Status Finish(VcuProgram& program);
 
@@ -202,10 +268,24 @@ class VcuLowering {
   std::map<std::pair<int, int>, int> values_;  // (root, micro-batch) -> buffer
   std::map<int, int> step_values_, update_values_, host_update_values_;
   std::map<std::pair<std::string, int>, int> scalars_;  // (name, micro-batch or kNone)
-  std::map<int, SymbolicRange> accumulators_;
+  std::map<int, SymbolicRange> accumulators_;           // those of no bucket
   std::map<std::string, Range> variables_;
-  std::map<std::string, Template> templates_;  // by stage, part and variant
-  std::vector<bool> initialized_;              // accumulators that hold something
+  // By bucket. Where this VCU's piece of the parameters is, or the whole bucket of them: in the
+  // state arena, in the bucket's order.
+  std::map<int, SymbolicRange> blocks_;
+  std::map<int, int> sum_buffers_, gathered_, cast_parts_, taken_up_;
+  std::set<int> reduced_;             // whose only reduction was emitted
+  std::map<int, int> chunk_buffers_;  // of the sums of a group's gradients' chunks, by group
+  std::map<int, int> scratch_;        // of a group's collectives, by group
+  std::vector<Reduced> rounds_;       // reduced, to be taken up
+  SymbolicRange taking_up_;           // what the present take-up reads
+  std::map<int, int> ahead_;          // by stage: the bucket that the next round finds gathered
+  std::map<int, size_t> met_;         // by stage: rounds that are done
+  std::map<std::pair<int, Part>, int> numbers_;  // of work done, by stage and part
+  std::map<std::pair<int, Part>, Events> events_;
+  std::vector<SymbolicRange> gradient_ranges_;  // of program_.gradients
+  std::map<std::string, Template> templates_;   // by stage, part and variant
+  std::vector<bool> initialized_;               // accumulators that hold something
   int metrics_buffer_ = kNone;
   int64_t tick_ = 0;
   int workspaces_ = 0;
@@ -220,10 +300,6 @@ class VcuLowering {
   std::map<std::string, int> host_scalars_;
   int host_metrics_buffer_ = kNone;
 };
-
-// Of the nodes `among`, in order, those that the wanted values are computed by.
-std::vector<int> NodesFor(const Graph& graph, const std::vector<int>& among,
-                          std::vector<bool> wanted);
 
 // The squared norm of all gradients (optim/optimizer.h).
 inline constexpr char kNormMetric[] = "grad_norm_sq";

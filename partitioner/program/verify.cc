@@ -4,24 +4,39 @@
 #include <map>
 
 #include "openclaw/partitioner/program/arena.h"
+#include "openclaw/partitioner/program/verify_rules.h"
 #include "openclaw/partitioner/program/walk.h"
 
 namespace oc {
 namespace {
 
-std::string Where(const Program& program, int vcu, int index) {
-  const Command& c = program.vcus[vcu].commands[index];
-  return absl::StrCat("VCU ", program.vcus[vcu].name, " command ", index, " (", Name(c.kind), " ",
-                      c.name, c.micro_batch == kNone ? "" : absl::StrCat(" #", c.micro_batch), ")");
-}
-
-template <typename F>
-Status ForEachCommand(const Program& program, F f) {
-  for (int vcu = 0; vcu < static_cast<int>(program.vcus.size()); ++vcu) {
-    for (int i = 0; i < static_cast<int>(program.vcus[vcu].commands.size()); ++i) {
-      OC_RETURN_IF_ERROR(f(vcu, i, program.vcus[vcu].commands[i]));
-    }
+Status CheckMoved(const Program& program, int vcu, int index, const Command& c) {
+  const auto bad = [&](const std::string& what) {
+    return InvalidArgument("structure: ", Where(program, vcu, index), ": ", what);
+  };
+  const bool gathers = c.op == CollectiveOp::kAllGather;
+  if (c.writes.empty() || c.reads.size() > 1) return bad("wants one range");
+  if (!gathers && (c.reads.empty() || !(c.reads[0] == c.writes[0]))) {
+    return bad("wants one range, in place");
   }
+  if (c.bucket != kNone && (c.bucket < 0 || c.bucket >= static_cast<int>(program.buckets.size()) ||
+                            program.buckets[c.bucket].group != c.group)) {
+    return bad("moves a bucket of another group");
+  }
+  if (c.pieces.empty()) {
+    return c.op == CollectiveOp::kAllReduce ? OkStatus() : bad("names no pieces");
+  }
+  const std::vector<int>& members = program.groups[c.group].vcus;
+  const int64_t size = SizeInBytes(c.dtype);
+  if (c.pieces.size() != members.size() + 1 || c.pieces.front() != 0 ||
+      c.pieces.back() * size != c.writes[0].bytes ||
+      !std::is_sorted(c.pieces.begin(), c.pieces.end())) {
+    return bad("its pieces do not make up its data");
+  }
+  const int64_t own = OwnPiece(program, vcu, c).bytes;
+  const int64_t read = c.reads.empty() ? 0 : c.reads[0].bytes;
+  if (gathers && own != read)
+    return bad(absl::StrCat("gives ", read, " bytes as its piece of ", own));
   return OkStatus();
 }
 
@@ -73,10 +88,7 @@ Status CheckOne(const Program& program, int vcu, int index, const Command& c) {
       if (std::find(members.begin(), members.end(), vcu) == members.end())
         return bad("is no member");
       if (!(lane == LaneSpec{LaneKind::kGroup, c.group})) return bad("wrong lane");
-      if (c.writes.empty() || c.reads.size() != 1 || !(c.reads[0] == c.writes[0])) {
-        return bad("wants one range, in place");
-      }
-      break;
+      return CheckMoved(program, vcu, index, c);
     }
     case CommandKind::kFeed:
       if (c.writes.size() != 1) return bad("wants one range");
@@ -249,36 +261,6 @@ Status CheckDeadlock(const Program& program, const ClusterSpec&) {
                   "deadlock");
 }
 
-// Which commands of a VCU have ended when a command starts.
-class Order {
- public:
-  explicit Order(const VcuProgram& v) : v_(v) {
-    const size_t lanes = v.lanes.size();
-    known_.assign(v.commands.size(), std::vector<int>(lanes, kNone));
-    std::vector<int> last(lanes, kNone);
-    for (size_t i = 0; i < v.commands.size(); ++i) {
-      const Command& c = v.commands[i];
-      if (last[c.lane] != kNone) Learn(i, last[c.lane]);
-      for (int wait : c.waits) Learn(i, wait);
-      last[c.lane] = static_cast<int>(i);
-    }
-  }
-  bool Before(int earlier, int later) const {
-    return known_[later][v_.commands[earlier].lane] >= earlier;
-  }
-
- private:
-  void Learn(size_t i, int earlier) {
-    for (size_t l = 0; l < known_[i].size(); ++l) {
-      known_[i][l] = std::max(known_[i][l], known_[earlier][l]);
-    }
-    int& own = known_[i][v_.commands[earlier].lane];
-    own = std::max(own, earlier);
-  }
-  const VcuProgram& v_;
-  std::vector<std::vector<int>> known_;
-};
-
 Status CheckRaces(const Program& program, const ClusterSpec&) {
   for (int vcu = 0; vcu < static_cast<int>(program.vcus.size()); ++vcu) {
     const VcuProgram& v = program.vcus[vcu];
@@ -300,22 +282,6 @@ Status CheckRaces(const Program& program, const ClusterSpec&) {
     }
   }
   return OkStatus();
-}
-
-// Removes from `wanted` what `have` covers. Both merged.
-std::vector<Range> Subtract(const std::vector<Range>& wanted, const std::vector<Range>& have) {
-  std::vector<Range> rest;
-  for (const Range& w : wanted) {
-    int64_t at = w.offset;
-    const int64_t end = w.offset + w.bytes;
-    for (const Range& h : have) {
-      if (h.arena != w.arena || h.offset + h.bytes <= at || h.offset >= end) continue;
-      if (h.offset > at) rest.push_back({w.arena, at, h.offset - at});
-      at = std::max(at, h.offset + h.bytes);
-    }
-    if (at < end) rest.push_back({w.arena, at, end - at});
-  }
-  return rest;
 }
 
 // State entries are aligned: what lies between them is kept with them, and means nothing.
@@ -343,9 +309,10 @@ Status CheckDefined(const Program& program, const ClusterSpec&) {
       for (int j = i - 1; j >= 0 && !wanted.empty(); --j) {
         if (order.Before(j, i)) wanted = Subtract(wanted, MergeRanges(v.commands[j].writes));
       }
-      // The gaps between the sums of a bucket go with them, and mean nothing.
-      if (c.kind == CommandKind::kCollective ||
-          (c.kind == CommandKind::kCopy && c.reads[0].arena == Arena::kStep)) {
+      // The gaps between the tensors of a bucket move with them, and mean nothing.
+      if (c.bucket != kNone && !Overlap(wanted, TensorsOf(program, vcu, c))) wanted.clear();
+      // So do those between gradients that go to the host.
+      if (c.kind == CommandKind::kCopy && c.reads[0].arena == Arena::kStep) {
         std::vector<Range> sums;
         for (const StateEntry& g : v.gradients) sums.push_back(g.range);
         sums = MergeRanges(std::move(sums));
@@ -355,68 +322,6 @@ Status CheckDefined(const Program& program, const ClusterSpec&) {
       return InvalidArgument("defined: ", Where(program, vcu, i), " reads ", Name(wanted[0].arena),
                              " bytes ", wanted[0].offset, "+", wanted[0].bytes,
                              ", which nothing wrote before");
-    }
-  }
-  return OkStatus();
-}
-
-Status CheckGradient(const Program& program, int vcu, const StateEntry& g, const Order& order,
-                     const std::vector<int>& holders) {
-  const VcuProgram& v = program.vcus[vcu];
-  const std::vector<Range> range = {g.range};
-  std::vector<Range> rest = range;
-  const auto bad = [&](const std::string& what) {
-    return InvalidArgument("reductions: ", g.name, " on VCU ", v.name, " ", what);
-  };
-  std::vector<int> collectives;
-  for (int i = 0; i < static_cast<int>(v.commands.size()); ++i) {
-    const Command& c = v.commands[i];
-    if (c.kind != CommandKind::kCollective || !Overlap(MergeRanges({c.writes[0]}), range)) continue;
-    if (program.groups[c.group].vcus != holders) {
-      return bad("is reduced by a group that is not its holders");
-    }
-    if (!Overlap(rest, {c.writes[0]})) return bad("is reduced twice");
-    const std::vector<Range> before = rest;
-    rest = Subtract(rest, {c.writes[0]});
-    // Twice in part: what this one covers of the gradient must all have been left over.
-    int64_t covered = 0, removed = 0;
-    for (const Range& r : before) removed += r.bytes;
-    for (const Range& r : rest) removed -= r.bytes;
-    const int64_t begin = std::max(g.range.offset, c.writes[0].offset);
-    const int64_t end =
-        std::min(g.range.offset + g.range.bytes, c.writes[0].offset + c.writes[0].bytes);
-    covered = end - begin;
-    if (covered != removed) return bad("is reduced twice");
-    collectives.push_back(i);
-  }
-  if (holders.size() > 1 && !rest.empty()) return bad("is not reduced over its holders");
-  if (holders.size() <= 1) return OkStatus();
-  for (int i = 0; i < static_cast<int>(v.commands.size()); ++i) {
-    const Command& c = v.commands[i];
-    if (c.kind != CommandKind::kCompute) continue;
-    const bool adds = Overlap(MergeRanges(c.writes), range);
-    const bool uses = Overlap(MergeRanges(c.reads), range);
-    for (int r : collectives) {
-      if (!Overlap(adds ? MergeRanges(c.writes) : MergeRanges(c.reads),
-                   MergeRanges({v.commands[r].writes[0]}))) {
-        continue;
-      }
-      if (adds && !order.Before(i, r)) return bad("is added to after its reduction");
-      if (!adds && uses && !order.Before(r, i)) return bad("is used before its reduction");
-    }
-  }
-  return OkStatus();
-}
-
-Status CheckReductions(const Program& program, const ClusterSpec&) {
-  std::map<std::string, std::vector<int>> holders;
-  for (int vcu = 0; vcu < static_cast<int>(program.vcus.size()); ++vcu) {
-    for (const StateEntry& g : program.vcus[vcu].gradients) holders[g.name].push_back(vcu);
-  }
-  for (int vcu = 0; vcu < static_cast<int>(program.vcus.size()); ++vcu) {
-    const Order order(program.vcus[vcu]);
-    for (const StateEntry& g : program.vcus[vcu].gradients) {
-      OC_RETURN_IF_ERROR(CheckGradient(program, vcu, g, order, holders[g.name]));
     }
   }
   return OkStatus();
@@ -508,9 +413,9 @@ Status CheckOffload(const Program& program, const ClusterSpec&) {
 }  // namespace
 
 Status Verify(const Program& program, const ClusterSpec& cluster) {
-  for (auto* rule :
-       {CheckStructure, CheckArenas, CheckBounds, CheckFootprint, CheckMemory, CheckMessages,
-        CheckDeadlock, CheckRaces, CheckDefined, CheckReductions, CheckOffload}) {
+  for (auto* rule : {CheckStructure, CheckArenas, CheckBounds, CheckFootprint, CheckMemory,
+                     CheckMessages, CheckCollectives, CheckDeadlock, CheckRaces, CheckDefined,
+                     CheckReductions, CheckGathers, CheckOffload}) {
     OC_RETURN_IF_ERROR(Annotate(rule(program, cluster), "verify program"));
   }
   return OkStatus();

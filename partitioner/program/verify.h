@@ -15,12 +15,15 @@ namespace oc {
 //   footprint   what a Compute reads and writes is what its calls' slots say
 //   memory      the arenas fit the VCU's budget (kResourceExhausted)
 //   messages    the n-th send of a directed pair has the n-th receive, of the same tag and size
+//   collectives the n-th of a group is the same operation on the same division on all members
 //   deadlock    with unbuffered sends, every command comes to run
 //   races       two commands that share a byte, one of them writing, are ordered by lanes and waits
 //   defined     every byte that is read and does not outlive the step was written before, in order
-//   reductions  each gradient byte with several holders is reduced exactly once, by the group of
-//   its
-//               holders, after its last addition and before its first use; with one holder, never
+//   reductions  each gradient byte with several holders is reduced exactly once, or once in each
+//               round and then taken up, by the group of its holders, after its last addition and
+//               before its first use; nobody reads what a reduction left to others, and each
+//               element is some holder's
+//   gathers     a parameter that a step changes is new, behind it, on all who hold it
 //   offload     state that is brought to the device and changed there goes back once, after its
 //               last change; a parameter that the host updates comes back after it
 Status Verify(const Program& program, const ClusterSpec& cluster);

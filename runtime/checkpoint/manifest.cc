@@ -27,10 +27,12 @@ ordered_json ToJsonValue(const StoredTensor& tensor) {
                       {"rows", {piece.row_begin, piece.row_end}},
                       {"crc32c", piece.crc32c}});
   }
-  return {{"name", tensor.name},
-          {"dtype", SafetensorsName(tensor.type.dtype)},
-          {"shape", tensor.type.shape.sizes()},
-          {"pieces", std::move(pieces)}};
+  ordered_json value = {{"name", tensor.name},
+                        {"dtype", SafetensorsName(tensor.type.dtype)},
+                        {"shape", tensor.type.shape.sizes()},
+                        {"pieces", std::move(pieces)}};
+  if (tensor.flat) value["flat"] = true;
+  return value;
 }
 
 ordered_json ToJsonValue(const ShardFile& file) {
@@ -52,6 +54,7 @@ StatusOr<StoredTensor> ParseTensor(const ordered_json& value) {
     return InvalidArgument("tensor ", tensor.name, " has a negative size");
   }
   tensor.type.shape = Shape::Of(sizes);
+  tensor.flat = value.value("flat", false);
   for (const ordered_json& piece : value.at("pieces")) {
     tensor.pieces.push_back({.file = piece.at("file").get<std::string>(),
                              .key = piece.at("key").get<std::string>(),
@@ -89,7 +92,7 @@ StatusOr<Manifest> ParseManifest(const ordered_json& root) {
 }
 
 Status ValidateTensor(const StoredTensor& tensor, const std::set<std::string>& files) {
-  const int64_t rows = NumRows(tensor.type.shape);
+  const int64_t rows = NumRows(tensor.RowType().shape);
   int64_t end = 0;
   for (const TensorPiece& piece : tensor.pieces) {
     if (!files.contains(piece.file)) {

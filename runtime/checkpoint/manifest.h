@@ -12,7 +12,8 @@
 
 namespace oc {
 
-// Rows [row_begin, row_end) of a tensor (dimension 0; a scalar is one row), in a shard file.
+// Rows [row_begin, row_end) of a tensor (dimension 0; a scalar is one row; of a flat one each
+// element is a row), in a shard file.
 struct TensorPiece {
   std::string file;  // in the checkpoint's folder
   std::string key;   // the tensor in that safetensors file
@@ -21,8 +22,13 @@ struct TensorPiece {
 };
 
 struct StoredTensor {
-  std::string name;                 // logical, the same on any plan
-  TensorType type;                  // of the whole tensor
+  std::string name;   // logical, the same on any plan
+  TensorType type;    // of the whole tensor
+  bool flat = false;  // its pieces are runs of elements
+  // The tensor as rows: flattened where it is flat.
+  TensorType RowType() const {
+    return flat ? TensorType{type.dtype, {type.shape.num_elements()}} : type;
+  }
   std::vector<TensorPiece> pieces;  // ascending; together every row once
 };
 

@@ -56,8 +56,12 @@ TensorType SliceType(const TensorType& type, int64_t rows) {
   return slice;
 }
 
+TensorType RowType(const TensorSlice& slice) {
+  return StoredTensor{.type = slice.type, .flat = slice.flat}.RowType();
+}
+
 std::string SliceKey(const TensorSlice& slice) {
-  if (slice.row_end - slice.row_begin == NumRows(slice.type.shape)) return slice.name;
+  if (slice.row_end - slice.row_begin == NumRows(RowType(slice).shape)) return slice.name;
   return absl::StrCat(slice.name, "[", slice.row_begin, ":", slice.row_end, "]");
 }
 
@@ -67,9 +71,10 @@ Status CheckSlice(const TensorSlice& slice) {
                            ": its shape is not bound: ", slice.type.ToString());
   }
   const int64_t rows = slice.row_end - slice.row_begin;
+  const TensorType type = RowType(slice);
   const bool later = slice.bytes.empty() && slice.read != nullptr;
-  if (slice.row_begin < 0 || rows < 0 || slice.row_end > NumRows(slice.type.shape) ||
-      (!later && static_cast<int64_t>(slice.bytes.size()) != rows * RowBytes(slice.type))) {
+  if (slice.row_begin < 0 || rows < 0 || slice.row_end > NumRows(type.shape) ||
+      (!later && static_cast<int64_t>(slice.bytes.size()) != rows * RowBytes(type))) {
     return InvalidArgument("store ", slice.name, " ", slice.type.ToString(), ": ",
                            slice.bytes.size(), " bytes for rows ", slice.row_begin, " to ",
                            slice.row_end);
@@ -88,7 +93,8 @@ Status MergeShards(const std::vector<ShardInfo>& shards, Manifest& manifest) {
       if (tensor.pieces.empty()) {
         tensor.name = part.name;
         tensor.type = part.type;
-      } else if (tensor.type != part.type) {
+        tensor.flat = part.flat;
+      } else if (tensor.type != part.type || tensor.flat != part.flat) {
         return InvalidArgument("tensor ", part.name, " is ", part.type.ToString(), " in ",
                                shard.file.name, " and ", tensor.type.ToString(), " in ",
                                tensor.pieces[0].file);
@@ -191,7 +197,8 @@ StatusOr<ShardInfo> WriteShard(const std::string& staging, const std::string& sh
   std::vector<SafetensorsEntry> entries;
   for (const TensorSlice& slice : slices) {
     OC_RETURN_IF_ERROR(CheckSlice(slice));
-    entries.push_back({SliceKey(slice), SliceType(slice.type, slice.row_end - slice.row_begin)});
+    entries.push_back(
+        {SliceKey(slice), SliceType(RowType(slice), slice.row_end - slice.row_begin)});
   }
   OC_ASSIGN_OR_RETURN(SafetensorsWriter writer,
                       SafetensorsWriter::Create(absl::StrCat(staging, "/", info.file.name), entries,
@@ -207,6 +214,7 @@ StatusOr<ShardInfo> WriteShard(const std::string& staging, const std::string& sh
     OC_RETURN_IF_ERROR(writer.Write(SliceKey(slice), bytes));
     info.tensors.push_back({slice.name,
                             slice.type,
+                            slice.flat,
                             {{.file = info.file.name,
                               .key = SliceKey(slice),
                               .row_begin = slice.row_begin,
@@ -302,7 +310,7 @@ Status Checkpoint::CheckShards() const {
     for (const TensorPiece& piece : tensor.pieces) {
       const SafetensorsReader& shard = shards_.at(piece.file);
       const SafetensorsEntry* entry = shard.Find(piece.key);
-      const TensorType expected = SliceType(tensor.type, piece.row_end - piece.row_begin);
+      const TensorType expected = SliceType(tensor.RowType(), piece.row_end - piece.row_begin);
       if (entry == nullptr || entry->type != expected) {
         return DataLoss("read ", shard.path(), ": tensor '", piece.key, "' is ",
                         entry == nullptr ? "missing" : entry->type.ToString(),
@@ -313,14 +321,13 @@ Status Checkpoint::CheckShards() const {
   return OkStatus();
 }
 
-// Rows [begin, end) of the piece, counted from its own start, while all of it goes through the
+// Bytes [first, last) of the piece, counted from its own start, while all of it goes through the
 // checksum in parts.
-Status Checkpoint::ReadPiece(const StoredTensor& tensor, const TensorPiece& piece, int64_t begin,
-                             int64_t end, std::span<std::byte> out) const {
+Status Checkpoint::ReadPiece(const StoredTensor& tensor, const TensorPiece& piece, int64_t first,
+                             int64_t last, std::span<std::byte> out) const {
   const SafetensorsReader& shard = shards_.at(piece.file);
   const SafetensorsEntry& entry = *shard.Find(piece.key);
-  const int64_t row_bytes = RowBytes(tensor.type);
-  const int64_t total = entry.type.bytes(), first = begin * row_bytes, last = end * row_bytes;
+  const int64_t total = entry.type.bytes();
   uint32_t crc = 0;
   if (first == 0 && last == total) {
     OC_RETURN_IF_ERROR(shard.ReadBytes(entry, 0, out));
@@ -345,6 +352,20 @@ Status Checkpoint::ReadPiece(const StoredTensor& tensor, const TensorPiece& piec
   return OkStatus();
 }
 
+// Bytes [begin, end) of the whole tensor, row-major.
+Status Checkpoint::ReadBytes(const StoredTensor& tensor, int64_t begin, int64_t end,
+                             std::span<std::byte> out) const {
+  const int64_t row_bytes = RowBytes(tensor.RowType());
+  for (const TensorPiece& piece : tensor.pieces) {
+    const int64_t first = piece.row_begin * row_bytes;
+    const int64_t from = std::max(begin, first), to = std::min(end, piece.row_end * row_bytes);
+    if (from >= to) continue;
+    OC_RETURN_IF_ERROR(
+        ReadPiece(tensor, piece, from - first, to - first, out.subspan(from - begin, to - from)));
+  }
+  return OkStatus();
+}
+
 Status Checkpoint::ReadRows(const std::string& name, int64_t begin, int64_t end,
                             std::span<std::byte> out) const {
   const StoredTensor* tensor = manifest_.Find(name);
@@ -355,13 +376,20 @@ Status Checkpoint::ReadRows(const std::string& name, int64_t begin, int64_t end,
     return InvalidArgument("read ", path_, ": rows ", begin, " to ", end, " of '", name, "' ",
                            tensor->type.ToString(), " into ", out.size(), " bytes");
   }
-  for (const TensorPiece& piece : tensor->pieces) {
-    const int64_t from = std::max(begin, piece.row_begin), to = std::min(end, piece.row_end);
-    if (from >= to) continue;
-    OC_RETURN_IF_ERROR(ReadPiece(*tensor, piece, from - piece.row_begin, to - piece.row_begin,
-                                 out.subspan((from - begin) * row_bytes, (to - from) * row_bytes)));
+  return ReadBytes(*tensor, begin * row_bytes, end * row_bytes, out);
+}
+
+Status Checkpoint::ReadElements(const std::string& name, int64_t begin, int64_t end,
+                                std::span<std::byte> out) const {
+  const StoredTensor* tensor = manifest_.Find(name);
+  if (tensor == nullptr) return InvalidArgument("read ", path_, ": no tensor '", name, "'");
+  const int64_t size = SizeInBytes(tensor->type.dtype);
+  if (begin < 0 || begin > end || end > tensor->type.shape.num_elements() ||
+      static_cast<int64_t>(out.size()) != (end - begin) * size) {
+    return InvalidArgument("read ", path_, ": elements ", begin, " to ", end, " of '", name, "' ",
+                           tensor->type.ToString(), " into ", out.size(), " bytes");
   }
-  return OkStatus();
+  return ReadBytes(*tensor, begin * size, end * size, out);
 }
 
 Status Checkpoint::Read(const std::string& name, std::span<std::byte> out) const {

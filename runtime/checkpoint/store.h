@@ -30,12 +30,14 @@
 
 namespace oc {
 
-// What one process stores of one tensor: rows [row_begin, row_end), row-major.
+// What one process stores of one tensor: rows [row_begin, row_end), row-major; of a flat slice the
+// rows are the tensor's elements.
 struct TensorSlice {
   std::string name;
   TensorType type;  // of the whole tensor
   int64_t row_begin = 0, row_end = 0;
   std::span<const std::byte> bytes;
+  bool flat = false;
   // Where `bytes` is empty: puts them into memory of their size, while they are written.
   std::function<Status(std::span<std::byte>)> read;
 
@@ -94,6 +96,9 @@ class Checkpoint {
   // Rows [begin, end); the pieces that they lie in are read whole, for their checksums.
   Status ReadRows(const std::string& name, int64_t begin, int64_t end,
                   std::span<std::byte> out) const;
+  // The same for elements [begin, end) of the flattened tensor, however it was stored.
+  Status ReadElements(const std::string& name, int64_t begin, int64_t end,
+                      std::span<std::byte> out) const;
   StatusOr<Tensor> ReadTensor(const std::string& name) const;
   // Reads everything and compares the checksums.
   Status Verify() const;
@@ -101,6 +106,8 @@ class Checkpoint {
  private:
   Checkpoint() = default;
   Status CheckShards() const;
+  Status ReadBytes(const StoredTensor& tensor, int64_t begin, int64_t end,
+                   std::span<std::byte> out) const;
   Status ReadPiece(const StoredTensor& tensor, const TensorPiece& piece, int64_t begin, int64_t end,
                    std::span<std::byte> out) const;
 

@@ -395,9 +395,9 @@ TEST(Config, WhatIsNotBuiltIsRefusedByName) {
   for (const char* level : {"O0", "O1", "O2", "O3"}) {
     EXPECT_TRUE(CheckBuilt(*Small({absl::StrCat("precision.amp_level=", level)})).ok()) << level;
   }
-  const std::vector<std::string> unbuilt = {
-      "precision.amp_level=O2-fp8", "parallel.shard=1", "parallel.schedule=zb-h1",
-      "comm_options.allreduce_algorithm=tree", "optimizer.schedule.name=inverse_sqrt"};
+  const std::vector<std::string> unbuilt = {"precision.amp_level=O2-fp8", "parallel.schedule=zb-h1",
+                                            "comm_options.allreduce_algorithm=tree",
+                                            "optimizer.schedule.name=inverse_sqrt"};
   for (const std::string& assignment : unbuilt) {
     const auto config = Small({assignment});
     ASSERT_TRUE(config.ok()) << config.status();

@@ -162,10 +162,15 @@ TEST_F(VerifyTest, CircularWait) {
 }
 
 TEST_F(VerifyTest, BucketReducedTwice) {
-  for (VcuProgram& any : program().vcus) {
-    const int index = static_cast<int>(&any - program().vcus.data());
-    const int reduce = Find(index, CommandKind::kCollective, "gradients");
-    Command again = any.commands[reduce];
+  const Command& first = program().vcus[0].commands[Find(0, CommandKind::kCollective, "gradients")];
+  const int bucket = first.bucket;
+  for (int vcu : program().groups[first.group].vcus) {
+    VcuProgram& any = program().vcus[vcu];
+    const auto at = std::find_if(any.commands.begin(), any.commands.end(), [&](const Command& c) {
+      return c.kind == CommandKind::kCollective && c.bucket == bucket;
+    });
+    const int reduce = static_cast<int>(at - any.commands.begin());
+    Command again = *at;
     again.waits = {};
     for (Command& c : any.commands) {
       for (int& wait : c.waits) wait += wait > reduce ? 1 : 0;

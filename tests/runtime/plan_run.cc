@@ -120,6 +120,7 @@ Status Run(std::map<std::string, std::string> flags) {
                            .recompute = flags.count("recompute") != 0 ? "marked" : "none",
                            .amp_level = level,
                            .half = flags["half"] == "f16" ? DType::kF16 : DType::kBF16,
+                           .shard = static_cast<int>(number("shard", 0)),
                            .seed = 3,
                            .total_steps = 1400,
                            .timeout_seconds = 60,

@@ -158,6 +158,29 @@ TEST_F(PlanTest, CheckpointsCrossPlans) {
   }
 }
 
+// State divided over replicas: the same bits as undivided, in one process and under mpirun.
+TEST_F(PlanTest, DividedStateUnderMpirun) {
+  const std::string flags = "--depth 1 --dp 2 --micro-batches 2 --amp O2";
+  const Outcome plain = Run("gpt", 1, flags, 8);
+  for (const char* shard : {" --shard 1", " --shard 2", " --shard 3"}) {
+    const Outcome alone = Run("gpt", 1, flags + shard, 8);
+    const Outcome ranks = Run("gpt", 2, flags + shard + " --plan " + alone.plan, 8);
+    for (const Outcome* other : {&alone, &ranks}) {
+      EXPECT_EQ(plain.series, other->series) << shard;
+      ExpectSameState(plain, *other, 0, shard);
+    }
+  }
+  // A checkpoint whose parts two ranks wrote goes on where one VCU holds all, and back.
+  const Outcome divided = Run("gpt", 2, flags + " --shard 3", 4);
+  const std::string resume = " --resume " + divided.checkpoint;
+  const Outcome one = Run("gpt", 1, "--depth 1 --dp 1 --micro-batches 2 --amp O2" + resume, 4);
+  const Outcome two = Run("gpt", 2, flags + " --shard 3" + resume, 4);
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_LE(Relative(one.series.at("loss")[i], two.series.at("loss")[i]), 2e-3) << i;
+    EXPECT_EQ(plain.series.at("loss")[i + 4], two.series.at("loss")[i]) << i;
+  }
+}
+
 // An infinity in the data of one replica: all leave the same step out, and all lower the same
 // scale.
 TEST_F(PlanTest, AnInfinityOnOneRankSkipsTheStepOnAll) {

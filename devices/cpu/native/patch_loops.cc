@@ -1,7 +1,6 @@
 #include "openclaw/devices/cpu/native/patch_loops.h"
 
-#include "openclaw/devices/cpu/native/interleave.h"
-#include "openclaw/devices/cpu/native/isa.h"
+#include "openclaw/devices/cpu/native/nine_taps.h"
 
 namespace oc::cpu::OC_CPU_ISA {
 namespace {
@@ -27,17 +26,6 @@ void Gather(const PatchSizes& s, const void* x_bytes, void* rows_bytes, int64_t 
       }
     }
   }
-}
-
-constexpr int64_t kNine = 9;  // taps that have loops of their own
-
-// kLanes channels of nine taps each, as they lie: vectors of one tap.
-template <typename T>
-OC_INLINE void LoadNine(const T* from, vf (&v)[kNine]) {
-  vf x[kNine];
-#pragma GCC unroll 9
-  for (int q = 0; q < kNine; ++q) x[q] = Load(from + q * kLanes);
-  Deinterleave<kNine>(x, v);
 }
 
 template <typename T>
@@ -96,80 +84,6 @@ void Unpack(const void* rows, void* weights, int64_t in, int64_t taps, int64_t b
   unpack(static_cast<const T*>(rows), static_cast<T*>(weights), in, taps, begin, end);
 }
 
-constexpr int64_t kBlock = 16;
-
-// Block by block, so that what is written lies together: row by row took twice as long.
-void BlockFloats(const void* weights, void* blocks, int64_t in, int64_t taps, int64_t begin,
-                 int64_t end) {
-  float* to = static_cast<float*>(blocks) + begin * kBlock * in * taps;
-  for (int64_t ob = begin; ob < end; ++ob) {
-    for (int64_t ib = 0; ib < in / kBlock; ++ib, to += taps * kBlock * kBlock) {
-      for (int64_t o = 0; o < kBlock; ++o) {
-        const float* from =
-            static_cast<const float*>(weights) + ((ob * kBlock + o) * in + ib * kBlock) * taps;
-        float* line = to + o * kBlock;
-        if (taps != kNine) {
-          for (int64_t tap = 0; tap < taps; ++tap, line += kBlock * kBlock) {
-            for (int64_t i = 0; i < kBlock; ++i) line[i] = from[i * taps + tap];
-          }
-          continue;
-        }
-        for (int64_t i = 0; i < kBlock; i += kLanes) {
-          vf v[kNine];
-          LoadNine(from + i * kNine, v);
-#pragma GCC unroll 9
-          for (int t = 0; t < kNine; ++t) Store(line + t * kBlock * kBlock + i, v[t]);
-        }
-      }
-    }
-  }
-}
-
-// A number of one output channel and the next one's, as they lie in a block.
-OC_INLINE vf LoadPairs(const bf16* even, const bf16* odd) {
-  vh a, b;
-  __builtin_memcpy(&a, even, sizeof(a));
-  __builtin_memcpy(&b, odd, sizeof(b));
-  return Bits(__builtin_convertvector(a, vu) | __builtin_convertvector(b, vu) << 16);
-}
-
-void BlockHalves(const void* weights, void* blocks, int64_t in, int64_t taps, int64_t begin,
-                 int64_t end) {
-  bf16* to = static_cast<bf16*>(blocks) + begin * kBlock * in * taps;
-  for (int64_t ob = begin; ob < end; ++ob) {
-    for (int64_t ib = 0; ib < in / kBlock; ++ib, to += taps * kBlock * kBlock) {
-      for (int64_t o = 0; o < kBlock; o += 2) {
-        const bf16* even =
-            static_cast<const bf16*>(weights) + ((ob * kBlock + o) * in + ib * kBlock) * taps;
-        const bf16* odd = even + in * taps;
-        bf16* line = to + o * kBlock;
-        if (taps != kNine) {
-          for (int64_t tap = 0; tap < taps; ++tap, line += kBlock * kBlock) {
-            for (int64_t i = 0; i < kBlock; ++i) {
-              line[2 * i] = even[i * taps + tap];
-              line[2 * i + 1] = odd[i * taps + tap];
-            }
-          }
-          continue;
-        }
-        for (int64_t i = 0; i < kBlock; i += kLanes) {
-          vf x[kNine], v[kNine];
-#pragma GCC unroll 9
-          for (int q = 0; q < kNine; ++q) {
-            const int64_t at = i * kNine + q * kLanes;
-            x[q] = LoadPairs(even + at, odd + at);
-          }
-          Deinterleave<kNine>(x, v);
-#pragma GCC unroll 9
-          for (int t = 0; t < kNine; ++t) {
-            __builtin_memcpy(line + t * kBlock * kBlock + 2 * i, &v[t], sizeof(vf));
-          }
-        }
-      }
-    }
-  }
-}
-
 // What one output pixel gives to the taps' pixels, which begin at targets[tap]; null: outside.
 void FoldPixel(const float* product, float* const* targets, int64_t channels, int64_t taps) {
   int64_t done = 0;
@@ -220,7 +134,6 @@ void Fold(const PatchSizes& s, const float* product, int64_t row, float* sums, v
 const PatchLoops kPatchLoops = {{Gather<float>, Gather<bf16>},
                                 {Pack<float>, Pack<bf16>},
                                 {Unpack<float>, Unpack<bf16>},
-                                {BlockFloats, BlockHalves},
                                 {Fold<float>, Fold<bf16>}};
 
 }  // namespace oc::cpu::OC_CPU_ISA

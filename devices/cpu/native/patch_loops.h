@@ -1,6 +1,5 @@
 // Loops that turn a convolution into a matrix product: patches of NHWC images as rows (im2col) and
-// back (col2im), and weights between OIHW and other forms. Windows of nine taps have loops of their
-// own.
+// back (col2im), and weights as rows of taps. Windows of nine taps have loops of their own.
 #pragma once
 
 #include "openclaw/devices/cpu/native/elementwise_loops.h"
@@ -26,11 +25,6 @@ struct PatchLoops {
                             int64_t begin, int64_t end);
   void (*unpack[kFloatKinds])(const void* rows, void* weights, int64_t in, int64_t taps,
                               int64_t begin, int64_t end, bool accumulate);
-  // Weights of floats to [o / 16][in / 16][tap][o % 16][in % 16], which is oneDNN's ABcd16a16b; of
-  // bf16 to [o / 16][in / 16][tap][o % 16 / 2][in % 16][o % 2], its ABcd8a16b2a: blocks of output
-  // channels begin..end-1. Both numbers of channels are multiples of 16.
-  void (*block[kFloatKinds])(const void* weights, void* blocks, int64_t in, int64_t taps,
-                             int64_t begin, int64_t end);
   // The gradient of one image, in sizes.channels of its channels: rows of `product` hold what an
   // output pixel gives to [channel][tap] of its patch, one every `row` floats; they are added up in
   // sums[h][w][channel] and written to `image`, whose pixels lie `pixel` elements apart.

@@ -6,12 +6,12 @@
 #include <optional>
 #include <utility>
 
-#include "openclaw/devices/cpu/native/patch_loops.h"
 #include "openclaw/devices/cpu/onednn/conv_geometry.h"
 #include "openclaw/devices/cpu/onednn/first_error.h"
 #include "openclaw/devices/cpu/onednn/fold_conv2d.h"
 #include "openclaw/devices/cpu/onednn/onednn.h"
 #include "openclaw/devices/cpu/onednn/patch_conv2d.h"
+#include "openclaw/devices/cpu/onednn/weight_copy.h"
 #include "openclaw/devices/cpu/widened.h"
 
 namespace oc::cpu {
@@ -30,23 +30,6 @@ int64_t Align(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kA
 
 StatusOr<Layout> Images(DType dtype, int64_t b, int64_t h, int64_t w, int64_t c) {
   return Layout::Strided(dtype, {b, c, h, w}, {h * w * c, 1, w * c, c});
-}
-
-Dims WeightDims(const Geometry& g) {
-  const int64_t kh = g.window.h.kernel, kw = g.window.w.kernel;
-  if (g.groups == 1) return {g.out, g.in_group, kh, kw};
-  return {g.groups, g.out / g.groups, g.in_group, kh, kw};
-}
-
-StatusOr<Layout> PlainWeights(const Geometry& g) {
-  const int64_t kh = g.window.h.kernel, kw = g.window.w.kernel;
-  const int64_t filter = g.in_group * kh * kw;
-  const DType dtype = g.kind == Kind::kGradWeight ? g.sum : g.dtype;
-  if (g.groups == 1) {
-    return Layout::Strided(dtype, WeightDims(g), {filter, kh * kw, kw, 1});
-  }
-  return Layout::Strided(dtype, WeightDims(g),
-                         {filter * (g.out / g.groups), filter, kh * kw, kw, 1});
 }
 
 // The convolution of `batch` images, with weights as `weights` lie (empty: as the library likes).
@@ -75,97 +58,6 @@ StatusOr<std::unique_ptr<Call>> Convolve(const Context& context, const Geometry&
   spec.pad_after = {h.after, w.after};
   return MakeConvolution(context, spec);
 }
-
-// Copies weights between the plain form and the library's, the output channels split over the
-// workers.
-class WeightCopy {
- public:
-  static StatusOr<WeightCopy> Create(const Context& context, const Geometry& g, const Layout& plain,
-                                     const Layout& blocked, int threads) {
-    const bool to_plain = g.kind == Kind::kGradWeight;
-    if (!to_plain && SuitsOwnLoop(g)) {
-      OC_ASSIGN_OR_RETURN(const Layout form, Layout::Blocked16(g.dtype, WeightDims(g)));
-      if (form == blocked) return WeightCopy(g, threads);
-    }
-    // Blocks of the library's forms hold 16 to 64 output channels: a part has to begin with one.
-    if (g.groups == 1 && threads > 1) {
-      for (const int64_t grain : {64, 48}) {
-        if (g.out < grain * threads) continue;
-        auto parts = CreateParts(context, g, plain, blocked, threads, grain, to_plain);
-        if (parts.ok()) return parts;
-      }
-    }
-    WeightCopy whole;
-    whole.Add(context, plain, blocked, g.accumulate, to_plain);
-    OC_RETURN_IF_ERROR(whole.status_);
-    return whole;
-  }
-  int64_t scratch_bytes() const {
-    int64_t total = 0;
-    for (const auto& call : calls_) total += Align(call->scratch_bytes());
-    return total;
-  }
-  // Called on every worker.
-  Status Run(int worker, std::byte* plain, std::byte* blocked, std::byte* scratch) const {
-    if (own_blocks_ > 0) {
-      const WorkRange r = SplitWork(own_blocks_, 1, threads_, worker);
-      GetPatchLoops().block[kind_](plain, blocked, in_, taps_, r.begin, r.end);
-      return OkStatus();
-    }
-    if (worker >= static_cast<int>(calls_.size())) return OkStatus();
-    for (int i = 0; i < worker; ++i) scratch += Align(calls_[i]->scratch_bytes());
-    void* operands[] = {to_plain_ ? blocked : plain, to_plain_ ? plain : blocked};
-    return calls_[worker]->Run(operands, scratch);
-  }
-
- private:
-  WeightCopy() = default;
-  // By the own loop: the library takes two (f32) to five times (bf16) as long for 512 x 512 x 3
-  // x 3.
-  WeightCopy(const Geometry& g, int threads)
-      : own_blocks_(g.out / kBlock),
-        in_(g.in),
-        taps_(g.taps()),
-        kind_(g.dtype == DType::kF32 ? kFloat32 : kBFloat16),
-        threads_(threads) {}
-  static constexpr int64_t kBlock = 16;
-  static bool SuitsOwnLoop(const Geometry& g) {
-    return ActiveIsa() != Isa::kNone && g.groups == 1 && g.in % kBlock == 0 && g.out % kBlock == 0;
-  }
-  static StatusOr<WeightCopy> CreateParts(const Context& context, const Geometry& g,
-                                          const Layout& plain, const Layout& blocked, int threads,
-                                          int64_t grain, bool to_plain) {
-    WeightCopy copy;
-    for (int worker = 0; worker < threads; ++worker) {
-      const WorkRange r = SplitWork(g.out, grain, threads, worker);
-      if (r.begin == r.end) break;
-      const Dims dims = {r.end - r.begin, g.in_group, g.window.h.kernel, g.window.w.kernel};
-      OC_ASSIGN_OR_RETURN(Layout plain_part, plain.Part(dims, {r.begin, 0, 0, 0}));
-      OC_ASSIGN_OR_RETURN(Layout blocked_part, blocked.Part(dims, {r.begin, 0, 0, 0}));
-      copy.Add(context, plain_part, blocked_part, g.accumulate, to_plain);
-      OC_RETURN_IF_ERROR(copy.status_);
-    }
-    return copy;
-  }
-  void Add(const Context& context, const Layout& plain, const Layout& blocked, bool accumulate,
-           bool to_plain) {
-    auto call = to_plain ? MakeReorder(context, blocked, plain, accumulate)
-                         : MakeReorder(context, plain, blocked);
-    to_plain_ = to_plain;
-    if (call.ok()) {
-      calls_.push_back(std::move(call).value());
-    } else {
-      status_ = call.status();
-    }
-  }
-
-  int64_t own_blocks_ = 0, in_ = 0, taps_ = 0;  // 0: by the library
-  FloatKind kind_ = kFloat32;
-  int threads_ = 1;
-  bool to_plain_ = false;
-  Status status_;
-  std::vector<std::unique_ptr<Call>> calls_;
-};
 
 class ConvolutionKernel : public HostKernel {
  public:
@@ -250,8 +142,7 @@ class ConvolutionKernel : public HostKernel {
     if (copy_.has_value()) {
       std::byte* blocked = args.workspace + weights_offset_;
       args.pool.Run([&](int worker) {
-        error.Keep(
-            copy_->Run(worker, const_cast<std::byte*>(w), blocked, args.workspace + copy_scratch_));
+        error.Keep(copy_->ToBlocked(worker, w, blocked, args.workspace + copy_scratch_));
       });
       w = blocked;
     }
@@ -270,7 +161,8 @@ class ConvolutionKernel : public HostKernel {
     });
     OC_RETURN_IF_ERROR(error.Take());
     float* sum = reinterpret_cast<float*>(partials);
-    if (parts_.size() > 1) {
+    const auto count = static_cast<int64_t>(parts_.size());
+    if (count > 1 && !copy_->adds_partials()) {
       args.pool.ParallelFor(weights_.bytes() / 4, 16, [&](int64_t begin, int64_t end) {
         for (size_t p = 1; p < parts_.size(); ++p) {
           const float* partial =
@@ -280,7 +172,8 @@ class ConvolutionKernel : public HostKernel {
       });
     }
     args.pool.Run([&](int worker) {
-      error.Keep(copy_->Run(worker, args.outputs[0], partials, args.workspace + copy_scratch_));
+      error.Keep(copy_->ToPlain(worker, {sum, count, partial_bytes_ / SizeInBytes(DType::kF32)},
+                                args.outputs[0], args.workspace + copy_scratch_));
     });
     return error.Take();
   }

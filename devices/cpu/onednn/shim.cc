@@ -230,13 +230,27 @@ StatusOr<Layout> Layout::Strided(DType dtype, const Dims& dims, const Dims& stri
   });
 }
 
-StatusOr<Layout> Layout::Blocked16(DType dtype, const Dims& dims) {
+StatusOr<Layout> Layout::Blocked(WeightForm form, DType dtype, const Dims& dims) {
+  using Tag = dnnl::memory::format_tag;
   OC_ASSIGN_OR_RETURN(const auto type, TypeOf(dtype));
-  return Guarded("describe weights", [&]() -> StatusOr<Layout> {
-    using Tag = dnnl::memory::format_tag;
-    return Wrap(
-        dnnl::memory::desc(dims, type, dtype == DType::kBF16 ? Tag::ABcd8a16b2a : Tag::ABcd16a16b));
-  });
+  const bool halves = dtype == DType::kBF16;
+  const auto tag = [&] {
+    switch (form) {
+      case WeightForm::kRowBlocks:
+        return halves ? Tag::ABcd8a16b2a : Tag::ABcd16a16b;
+      case WeightForm::kColumnBlocks:
+        return halves ? Tag::undef : Tag::ABcd16b16a;
+      case WeightForm::kColumns16:
+        return halves ? Tag::AcdB16a2b : Tag::Acdb16a;
+      case WeightForm::kColumns32:
+        return halves ? Tag::AcdB32a2b : Tag::Acdb32a;
+      case WeightForm::kColumns64:
+        return halves ? Tag::AcdB64a2b : Tag::Acdb64a;
+    }
+    return Tag::undef;
+  }();
+  return Guarded("describe weights",
+                 [&]() -> StatusOr<Layout> { return Wrap(dnnl::memory::desc(dims, type, tag)); });
 }
 
 StatusOr<Layout> Layout::Any(DType dtype, const Dims& dims) {

@@ -34,15 +34,23 @@ class Context {
   std::shared_ptr<const Impl> impl_;
 };
 
+// Forms of weights, f32 / bf16; in the library's names a stands for outputs, b for inputs.
+enum class WeightForm {
+  kRowBlocks,     // 16 by 16, the inputs of a block together: ABcd16a16b / ABcd8a16b2a
+  kColumnBlocks,  // 16 by 16, the outputs of a block together: ABcd16b16a; f32 only
+  kColumns16,     // so many outputs together, for all taps and inputs: Acdb16a / AcdB16a2b
+  kColumns32,
+  kColumns64,
+};
+
 // How a tensor lies in memory. A value.
 class Layout {
  public:
   Layout() = default;  // no tensor
   // Strides in elements. f32, bf16, f16 and i32 only (kUnimplemented).
   static StatusOr<Layout> Strided(DType dtype, const Dims& dims, const Dims& strides);
-  // Weights OIHW in blocks of 16 by 16, the inputs of a block together (ABcd16a16b); of bf16 the
-  // outputs in pairs within (ABcd8a16b2a).
-  static StatusOr<Layout> Blocked16(DType dtype, const Dims& dims);
+  // Weights OIHW in one of the library's blocked forms.
+  static StatusOr<Layout> Blocked(WeightForm form, DType dtype, const Dims& dims);
   // The library chooses: ask the Call what it took.
   static StatusOr<Layout> Any(DType dtype, const Dims& dims);
 

@@ -7,17 +7,20 @@
 #include <cstring>
 #include <vector>
 
+#include "openclaw/devices/cpu/native/weight_loops.h"
+
 namespace oc::cpu {
 namespace {
 
 struct IsaUnderTest {
   const char* name;
   const PatchLoops* loops;
+  const WeightLoops* weight_loops;
 };
 std::vector<IsaUnderTest> Isas() {
   std::vector<IsaUnderTest> isas;
-  if (ActiveIsa() != Isa::kNone) isas.push_back({"v3", &v3::kPatchLoops});
-  if (ActiveIsa() == Isa::kV4) isas.push_back({"v4", &v4::kPatchLoops});
+  if (ActiveIsa() != Isa::kNone) isas.push_back({"v3", &v3::kPatchLoops, &v3::kWeightLoops});
+  if (ActiveIsa() == Isa::kV4) isas.push_back({"v4", &v4::kPatchLoops, &v4::kWeightLoops});
   return isas;
 }
 
@@ -65,7 +68,7 @@ TYPED_TEST_SUITE(PatchLoopsTest, Types);
 TYPED_TEST(PatchLoopsTest, RowsOfTapsAndBack) {
   using T = Type<TypeParam>;
   constexpr int64_t kOut = 4, kBegin = 1, kEnd = 3;
-  for (const auto& [name, loops] : Isas()) {
+  for (const auto& [name, loops, weight_loops] : Isas()) {
     for (const int64_t taps : {9, 6, 1}) {
       for (const int64_t in : {1, 8, 16, 40, 53}) {
         SCOPED_TRACE(::testing::Message() << name << ", " << taps << " taps, " << in);
@@ -95,7 +98,7 @@ TYPED_TEST(PatchLoopsTest, RowsOfTapsAndBack) {
 TYPED_TEST(PatchLoopsTest, Blocks) {
   using T = Type<TypeParam>;
   constexpr int64_t kOut = 48, kIn = 32, kBegin = 1, kEnd = 3;
-  for (const auto& [name, loops] : Isas()) {
+  for (const auto& [name, patch_loops, loops] : Isas()) {
     for (const int64_t taps : {9, 6}) {
       SCOPED_TRACE(::testing::Message() << name << ", " << taps << " taps");
       const auto weights = Numbers<TypeParam>(kOut * kIn * taps);
@@ -117,9 +120,70 @@ TYPED_TEST(PatchLoopsTest, Blocks) {
   }
 }
 
+TYPED_TEST(PatchLoopsTest, Columns) {
+  using T = Type<TypeParam>;
+  constexpr int64_t kOut = 128, kIn = 32, kBegin = 1, kEnd = 7;
+  constexpr int64_t kWord = 4 / sizeof(TypeParam);  // inputs side by side
+  for (const auto& [name, patch_loops, loops] : Isas()) {
+    for (const int64_t taps : {9, 6, 1}) {
+      for (const int64_t width : {16, 32, 64}) {
+        SCOPED_TRACE(::testing::Message() << name << ", " << taps << " taps, " << width);
+        const auto weights = Numbers<TypeParam>(kOut * kIn * taps);
+        std::vector<TypeParam> columns(weights.size(), T::Of(99));
+        loops->columns[T::kKind](weights.data(), columns.data(), kIn, taps, width, kBegin, kEnd);
+        for (int64_t o = 0; o < kOut; ++o) {
+          const bool own = o / 16 >= kBegin && o / 16 < kEnd;
+          for (int64_t i = 0; i < kIn; ++i) {
+            for (int64_t t = 0; t < taps; ++t) {
+              const int64_t row = (o / width * taps + t) * (kIn / kWord) + i / kWord;
+              const int64_t at = (row * width + o % width) * kWord + i % kWord;
+              ASSERT_EQ(
+                  T::Value(columns[static_cast<size_t>(at)]),
+                  own ? T::Value(weights[static_cast<size_t>((o * kIn + i) * taps + t)]) : 99);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TYPED_TEST(PatchLoopsTest, CollectsPartialSums) {
+  using T = Type<TypeParam>;
+  constexpr int64_t kOut = 48, kIn = 32, kBegin = 1, kEnd = 3, kGap = 16;
+  for (const auto& [name, patch_loops, loops] : Isas()) {
+    for (const int64_t taps : {9, 1}) {
+      for (const int64_t count : {1, 3}) {
+        for (const bool accumulate : {false, true}) {
+          SCOPED_TRACE(::testing::Message()
+                       << name << ", " << taps << " taps, " << count << " sums");
+          const int64_t size = kOut * kIn * taps, stride = size + kGap;
+          const auto partial = Numbers<float>(count * stride, 20);
+          std::vector<TypeParam> weights(static_cast<size_t>(size), T::Of(99));
+          loops->collect[T::kKind]({partial.data(), count, stride}, weights.data(), kIn, taps,
+                                   kBegin, kEnd, accumulate);
+          for (int64_t o = 0; o < kOut; ++o) {
+            const bool own = o / 16 >= kBegin && o / 16 < kEnd;
+            for (int64_t i = 0; i < kIn; ++i) {
+              for (int64_t t = 0; t < taps; ++t) {
+                const int64_t block = ((o / 16 * (kIn / 16) + i / 16) * taps + t) * 256;
+                float sum = own && !accumulate ? 0 : 99;
+                for (int64_t p = 0; own && p < count; ++p) {
+                  sum += partial[static_cast<size_t>(p * stride + block + i % 16 * 16 + o % 16)];
+                }
+                ASSERT_EQ(T::Value(weights[static_cast<size_t>((o * kIn + i) * taps + t)]), sum);
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
 TYPED_TEST(PatchLoopsTest, Folds) {
   using T = Type<TypeParam>;
-  for (const auto& [name, loops] : Isas()) {
+  for (const auto& [name, loops, weight_loops] : Isas()) {
     for (const int64_t kernel_w : {3, 2}) {
       for (const int64_t channels : {5, 16, 39}) {
         SCOPED_TRACE(::testing::Message() << name << ", " << kernel_w << ", " << channels);
