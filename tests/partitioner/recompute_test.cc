@@ -255,7 +255,7 @@ TEST(MemoryFit, AnUnknownModuleIsNamedWithTheNearest) {
   EXPECT_TRUE(Partitioned(p, options).ok());
 }
 
-TEST(Alternatives, TellWhatRecomputationBuys) {
+TEST(Alternatives, TellWhatOptionsBuy) {
   const Planned p = PlanModel(WideGpt(), 1, 1, 2);
   PartitionOptions options = Options(1, 2);
   options.recompute.activations.percent = 70;
@@ -267,9 +267,9 @@ TEST(Alternatives, TellWhatRecomputationBuys) {
   ASSERT_EQ(alternatives->size(), 3u);
   const auto& [none, own, full] =
       std::tie((*alternatives)[0], (*alternatives)[1], (*alternatives)[2]);
-  EXPECT_EQ(none.recompute, "none");
-  EXPECT_EQ(own.recompute, "auto");
-  EXPECT_EQ(full.recompute, "full");
+  EXPECT_EQ(none.name, "recompute none");
+  EXPECT_EQ(own.name, "recompute auto");
+  EXPECT_EQ(full.name, "recompute full");
   EXPECT_TRUE(own.chosen && !none.chosen && !full.chosen);
   EXPECT_EQ(none.step_seconds, p.planned.plan.predicted_step_seconds);
   EXPECT_EQ(own.step_seconds, planned->plan.predicted_step_seconds);
@@ -283,6 +283,21 @@ TEST(Alternatives, TellWhatRecomputationBuys) {
   ASSERT_TRUE(plain.ok()) << plain.status();
   ASSERT_EQ(plain->size(), 2u);
   EXPECT_TRUE((*plain)[0].chosen);
+
+  // Replicas may divide their state.
+  Planned two = PlanModel(WideGpt(), 1, 2, 4);
+  for (const CostRequest& r : MissingCosts(two.joint, &two.update, "sim/1t", two.costs, true)) {
+    two.costs.Set(r.key, {.seconds = 1e-6});
+  }
+  const auto shards = DynamicGraphPartitioner(two.joint, &two.update, two.cluster, two.costs)
+                          .Alternatives(two.planned.plan, Options(1, 4));
+  ASSERT_TRUE(shards.ok()) << shards.status();
+  ASSERT_EQ(shards->size(), 6u);
+  for (int s = 0; s <= 3; ++s) {
+    EXPECT_EQ((*shards)[2 + s].name, absl::StrCat("shard ", s));
+    EXPECT_EQ((*shards)[2 + s].chosen, s == 0);
+  }
+  EXPECT_LT((*shards)[3].arena_bytes, (*shards)[2].arena_bytes);
 }
 
 TEST(Plan, TheChoiceIsInTheFile) {
