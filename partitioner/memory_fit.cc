@@ -76,14 +76,22 @@ std::string BytesLike(int64_t bytes, int64_t like) {
   return absl::StrCat(bytes, " bytes");
 }
 
-std::vector<MemoryFit::Limit> MemoryFit::LimitsFor(const Plan& plain) const {
+StatusOr<std::vector<MemoryFit::Limit>> MemoryFit::LimitsFor(const Plan& plain) const {
+  const ActivationBudget& budget = options_.recompute.activations;
+  // A share means the same whatever schedule is tried: of what the one that keeps least keeps.
+  std::vector<VcuPrediction> least = plain.vcus;
+  if (budget.percent.has_value() && options_.schedule == "auto" && plain.schedule != "1f1b") {
+    Plan other = plain;
+    other.schedule = "1f1b";
+    OC_ASSIGN_OR_RETURN(const PlannedProgram planned, Lowered(std::move(other)));
+    least = planned.plan.vcus;
+  }
   std::vector<Limit> limits;
   for (int v = 0; v < cluster_.size(); ++v) {
     Limit limit{cluster_.vcus[v].memory_bytes, kNoLimit};
-    const ActivationBudget& budget = options_.recompute.activations;
     if (budget.percent.has_value()) {
       limit.activations = static_cast<int64_t>(
-          std::floor(*budget.percent / 100 * static_cast<double>(plain.vcus[v].activation_bytes)));
+          std::floor(*budget.percent / 100 * static_cast<double>(least[v].activation_bytes)));
     }
     if (budget.bytes.has_value()) limit.activations = std::min(limit.activations, *budget.bytes);
     limits.push_back(limit);
@@ -347,7 +355,7 @@ StatusOr<PlannedProgram> MemoryFit::FitRecomputing(Plan plan, bool thorough) {
   plan.recompute = recompute.policy;
   plan.recomputed.clear();
   OC_ASSIGN_OR_RETURN(const PlannedProgram plain, Lowered(std::move(plan)));
-  const std::vector<Limit> limits = LimitsFor(plain.plan);
+  OC_ASSIGN_OR_RETURN(const std::vector<Limit> limits, LimitsFor(plain.plan));
   std::vector<Limit> least;
   const auto note = [&](const Plan& p) {
     least.resize(p.vcus.size(), {kNoLimit, kNoLimit});

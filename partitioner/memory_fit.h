@@ -67,7 +67,7 @@ class MemoryFit {
   StatusOr<std::vector<StageChoices>> ChoicesFor(const PlannedProgram& plain,
                                                  const std::vector<int>& stages, bool activations);
   StatusOr<PlannedProgram> With(const Plan& plan, const std::vector<StageChoices>& stages) const;
-  std::vector<Limit> LimitsFor(const Plan& plain) const;
+  StatusOr<std::vector<Limit>> LimitsFor(const Plan& plain) const;
   bool Fits(const Plan& plan, const std::vector<Limit>& limits) const;
   // Bytes by which the VCUs of a stage exceed their limits, the largest; negative: what is left.
   int64_t Excess(const Plan& plan, int stage, const std::vector<Limit>& limits) const;

@@ -82,24 +82,31 @@ StatusOr<PlannedProgram> DynamicGraphPartitioner::Realize(Plan plan,
 StatusOr<std::vector<PlanAlternative>> DynamicGraphPartitioner::Alternatives(
     const Plan& plan, const PartitionOptions& options) const {
   MemoryFit fit(graph_, update_, cluster_, costs_, options);
-  Plan none = plan;
-  none.recomputed.clear();
-  OC_ASSIGN_OR_RETURN(const PlannedProgram plain, fit.Lowered(std::move(none)));
-  OC_ASSIGN_OR_RETURN(const PlannedProgram own, fit.Lowered(plan));
-  OC_ASSIGN_OR_RETURN(const PlannedProgram full, fit.Fullest(plain));
   std::vector<PlanAlternative> result;
   const auto add = [&](const std::string& name, const Plan& p, bool chosen) {
-    PlanAlternative a{
-        .recompute = name, .step_seconds = p.predicted_step_seconds, .chosen = chosen};
+    PlanAlternative a{.name = name, .step_seconds = p.predicted_step_seconds, .chosen = chosen};
     for (const VcuPrediction& v : p.vcus) {
       a.arena_bytes = std::max(a.arena_bytes, v.state_bytes + v.step_bytes);
       a.activation_bytes = std::max(a.activation_bytes, v.activation_bytes);
     }
     result.push_back(std::move(a));
   };
-  add("none", plain.plan, plan.recomputed.empty());
-  if (!plan.recomputed.empty()) add(plan.recompute, own.plan, true);
-  if (full.plan.recomputed != plan.recomputed) add("full", full.plan, false);
+  Plan none = plan;
+  none.recomputed.clear();
+  OC_ASSIGN_OR_RETURN(const PlannedProgram plain, fit.Lowered(std::move(none)));
+  OC_ASSIGN_OR_RETURN(const PlannedProgram own, fit.Lowered(plan));
+  OC_ASSIGN_OR_RETURN(const PlannedProgram full, fit.Fullest(plain));
+  add("recompute none", plain.plan, plan.recomputed.empty());
+  if (!plan.recomputed.empty()) add(absl::StrCat("recompute ", plan.recompute), own.plan, true);
+  if (full.plan.recomputed != plan.recomputed) add("recompute full", full.plan, false);
+  const bool replicas = std::any_of(plan.stages.begin(), plan.stages.end(),
+                                    [](const StagePlan& s) { return s.vcus.size() > 1; });
+  for (int shard = 0; replicas && shard <= 3; ++shard) {
+    Plan other = plan;
+    other.shard = shard;
+    const auto planned = fit.Lowered(std::move(other));
+    if (planned.ok()) add(absl::StrCat("shard ", shard), planned->plan, shard == plan.shard);
+  }
   return result;
 }
 

@@ -74,13 +74,13 @@ struct PlannedProgram {
   Simulation simulation;
 };
 
-// What a plan would take with another choice of what is computed again.
+// What a plan would take with another choice of one of its options.
 struct PlanAlternative {
-  std::string recompute;         // none, full, or the plan's own
+  std::string name;              // "recompute full", "shard 2"
   int64_t arena_bytes = 0;       // of the VCU that takes most
   int64_t activation_bytes = 0;  // of the VCU that keeps most
   double step_seconds = 0;
-  bool chosen = false;  // the plan's own
+  bool chosen = false;  // the plan as it is
 };
 
 class DynamicGraphPartitioner {
@@ -99,8 +99,9 @@ class DynamicGraphPartitioner {
   // Lowers, verifies and simulates a given plan.
   StatusOr<PlannedProgram> Realize(Plan plan, const PartitionOptions& options) const;
 
-  // What recomputation buys a given plan: nothing, what the plan has, as much as saves memory.
-  // Budgets are not looked at.
+  // What options buy a given plan: recomputation (nothing, what the plan has, as much as saves
+  // memory), and state divided over replicas, where there are any. Budgets are not looked at;
+  // what cannot be, or has costs that nobody has measured, is left out.
   StatusOr<std::vector<PlanAlternative>> Alternatives(const Plan& plan,
                                                       const PartitionOptions& options) const;
 

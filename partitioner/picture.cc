@@ -163,12 +163,12 @@ std::string MemoryText(const Plan& plan) {
 }
 
 std::string AlternativesText(const std::vector<PlanAlternative>& alternatives) {
-  std::string text = absl::StrFormat("  %-16s %12s %14s %16s\n", "recompute", "step ms",
-                                     "arenas MiB", "activations MiB");
+  std::string text = absl::StrFormat("  %-16s %12s %14s %16s\n", "with", "step ms", "arenas MiB",
+                                     "activations MiB");
   for (const PlanAlternative& a : alternatives) {
-    absl::StrAppendFormat(&text, "  %-16s %12.3f %14.2f %16.2f%s\n", a.recompute,
-                          a.step_seconds * 1e3, a.arena_bytes / 1048576.0,
-                          a.activation_bytes / 1048576.0, a.chosen ? "  this plan" : "");
+    absl::StrAppendFormat(&text, "  %-16s %12.3f %14.2f %16.2f%s\n", a.name, a.step_seconds * 1e3,
+                          a.arena_bytes / 1048576.0, a.activation_bytes / 1048576.0,
+                          a.chosen ? "  this plan" : "");
   }
   return text;
 }

@@ -16,7 +16,7 @@ std::string PlanText(const PlannedProgram& planned, const Graph& graph, const Cl
 // that the device lacks.
 std::string MemoryText(const Plan& plan);
 
-// What memory and time each choice of what is computed again takes.
+// What memory and time a plan takes with each choice of an option.
 std::string AlternativesText(const std::vector<PlanAlternative>& alternatives);
 
 // A row a VCU and lane that is used, a box a command, to scale; forward, backward, update,

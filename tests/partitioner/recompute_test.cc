@@ -152,6 +152,26 @@ TEST(MemoryFit, KeepsToTheBudget) {
   }
 }
 
+// A share is one of what the schedule that keeps least keeps, whichever is tried.
+TEST(MemoryFit, AShareMeansTheSameUnderEverySchedule) {
+  const Planned p = PlanModel(WideGpt(4), 2, 1, 8);
+  PartitionOptions options = Options(2, 8);
+  options.schedule = "auto";
+  options.stages = {"transformer.h.1"};
+  options.recompute.activations.percent = 60;
+  const auto planned = Partitioned(p, options);
+  ASSERT_TRUE(planned.ok()) << planned.status();
+  Plan lean = planned->plan;
+  lean.schedule = "1f1b";
+  lean.recomputed.clear();
+  const auto plain =
+      DynamicGraphPartitioner(p.joint, &p.update, p.cluster, p.costs).Realize(lean, options);
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  for (int v = 0; v < 2; ++v) {
+    EXPECT_LE(planned->plan.vcus[v].activation_bytes, 0.6 * plain->plan.vcus[v].activation_bytes);
+  }
+}
+
 TEST(MemoryFit, RecomputesNothingWhereItFits) {
   const Planned p = PlanModel(WideGpt(), 1, 1, 2);
   auto planned = Partitioned(p, Options(1, 2));
@@ -235,7 +255,7 @@ TEST(MemoryFit, AnUnknownModuleIsNamedWithTheNearest) {
   EXPECT_TRUE(Partitioned(p, options).ok());
 }
 
-TEST(Alternatives, TellWhatRecomputationBuys) {
+TEST(Alternatives, TellWhatOptionsBuy) {
   const Planned p = PlanModel(WideGpt(), 1, 1, 2);
   PartitionOptions options = Options(1, 2);
   options.recompute.activations.percent = 70;
@@ -247,9 +267,9 @@ TEST(Alternatives, TellWhatRecomputationBuys) {
   ASSERT_EQ(alternatives->size(), 3u);
   const auto& [none, own, full] =
       std::tie((*alternatives)[0], (*alternatives)[1], (*alternatives)[2]);
-  EXPECT_EQ(none.recompute, "none");
-  EXPECT_EQ(own.recompute, "auto");
-  EXPECT_EQ(full.recompute, "full");
+  EXPECT_EQ(none.name, "recompute none");
+  EXPECT_EQ(own.name, "recompute auto");
+  EXPECT_EQ(full.name, "recompute full");
   EXPECT_TRUE(own.chosen && !none.chosen && !full.chosen);
   EXPECT_EQ(none.step_seconds, p.planned.plan.predicted_step_seconds);
   EXPECT_EQ(own.step_seconds, planned->plan.predicted_step_seconds);
@@ -263,6 +283,21 @@ TEST(Alternatives, TellWhatRecomputationBuys) {
   ASSERT_TRUE(plain.ok()) << plain.status();
   ASSERT_EQ(plain->size(), 2u);
   EXPECT_TRUE((*plain)[0].chosen);
+
+  // Replicas may divide their state.
+  Planned two = PlanModel(WideGpt(), 1, 2, 4);
+  for (const CostRequest& r : MissingCosts(two.joint, &two.update, "sim/1t", two.costs, true)) {
+    two.costs.Set(r.key, {.seconds = 1e-6});
+  }
+  const auto shards = DynamicGraphPartitioner(two.joint, &two.update, two.cluster, two.costs)
+                          .Alternatives(two.planned.plan, Options(1, 4));
+  ASSERT_TRUE(shards.ok()) << shards.status();
+  ASSERT_EQ(shards->size(), 6u);
+  for (int s = 0; s <= 3; ++s) {
+    EXPECT_EQ((*shards)[2 + s].name, absl::StrCat("shard ", s));
+    EXPECT_EQ((*shards)[2 + s].chosen, s == 0);
+  }
+  EXPECT_LT((*shards)[3].arena_bytes, (*shards)[2].arena_bytes);
 }
 
 TEST(Plan, TheChoiceIsInTheFile) {

@@ -94,6 +94,7 @@ TEST(RecomputePipeline, ChangesNoBit) {
   plain.entries = {{.device = "cpu", .cores = 1}, {.device = "cpu", .cores = 1}};
   plain.options.global_batch = 8;
   plain.options.pipeline_depth = 2;
+  plain.options.schedule = "1f1b";  // another one adds the micro-batches in another order
   plain.options.stages = {"transformer.h.0"};
   plain.options.recompute = "none";
   TrainingRun short_of_memory = plain;
