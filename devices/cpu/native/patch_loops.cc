@@ -47,10 +47,11 @@ void Pack(const void* weights, void* rows, int64_t in, int64_t taps, int64_t beg
 }
 
 template <typename T, bool kAccumulate>
-void UnpackTo(const T* rows, T* weights, int64_t in, int64_t taps, int64_t begin, int64_t end) {
+void UnpackTo(const T* rows, T* weights, int64_t in, int64_t weights_in, int64_t taps,
+              int64_t begin, int64_t end) {
   for (int64_t o = begin; o < end; ++o) {
     const T* from = rows + o * in * taps;
-    T* to = weights + o * in * taps;
+    T* to = weights + o * weights_in * taps;
     int64_t done = 0;
     for (; taps == kNine && done + kLanes <= in; done += kLanes) {
       vf v[kNine], x[kNine];
@@ -78,10 +79,10 @@ void UnpackTo(const T* rows, T* weights, int64_t in, int64_t taps, int64_t begin
 }
 
 template <typename T>
-void Unpack(const void* rows, void* weights, int64_t in, int64_t taps, int64_t begin, int64_t end,
-            bool accumulate) {
+void Unpack(const void* rows, void* weights, int64_t in, int64_t weights_in, int64_t taps,
+            int64_t begin, int64_t end, bool accumulate) {
   const auto unpack = accumulate ? UnpackTo<T, true> : UnpackTo<T, false>;
-  unpack(static_cast<const T*>(rows), static_cast<T*>(weights), in, taps, begin, end);
+  unpack(static_cast<const T*>(rows), static_cast<T*>(weights), in, weights_in, taps, begin, end);
 }
 
 // What one output pixel gives to the taps' pixels, which begin at targets[tap]; null: outside.

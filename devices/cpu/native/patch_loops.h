@@ -20,11 +20,12 @@ struct PatchLoops {
   // of the image.
   void (*gather[kFloatKinds])(const PatchSizes& sizes, const void* x, void* rows, int64_t begin,
                               int64_t end);
-  // Weights [o][in][tap] to and from rows [o][tap][in], output channels begin..end-1.
+  // Weights [o][in][tap] to and from rows [o][tap][in], output channels begin..end-1. Back to some
+  // input channels of weights that have `weights_in`.
   void (*pack[kFloatKinds])(const void* weights, void* rows, int64_t in, int64_t taps,
                             int64_t begin, int64_t end);
-  void (*unpack[kFloatKinds])(const void* rows, void* weights, int64_t in, int64_t taps,
-                              int64_t begin, int64_t end, bool accumulate);
+  void (*unpack[kFloatKinds])(const void* rows, void* weights, int64_t in, int64_t weights_in,
+                              int64_t taps, int64_t begin, int64_t end, bool accumulate);
   // The gradient of one image, in sizes.channels of its channels: rows of `product` hold what an
   // output pixel gives to [channel][tap] of its patch, one every `row` floats; they are added up in
   // sums[h][w][channel] and written to `image`, whose pixels lie `pixel` elements apart.

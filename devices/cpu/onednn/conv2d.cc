@@ -11,6 +11,7 @@
 #include "openclaw/devices/cpu/onednn/fold_conv2d.h"
 #include "openclaw/devices/cpu/onednn/onednn.h"
 #include "openclaw/devices/cpu/onednn/patch_conv2d.h"
+#include "openclaw/devices/cpu/onednn/tap_conv2d.h"
 #include "openclaw/devices/cpu/onednn/weight_copy.h"
 #include "openclaw/devices/cpu/widened.h"
 
@@ -193,6 +194,7 @@ void RegisterOneDnnConvolutions(KernelRegistry& registry, std::shared_ptr<const 
                  WithF16([context, kind](const OpRequest& request,
                                          int threads) -> StatusOr<std::unique_ptr<HostKernel>> {
                    OC_ASSIGN_OR_RETURN(const Geometry g, ConvGeometryOf(kind, request));
+                   if (SuitsTaps(g, threads)) return NewTapGradWeight(*context, g, threads);
                    if (SuitsPatches(g)) return NewPatchConvolution(*context, g, threads);
                    if (SuitsFold(g)) return NewFoldConvolution(*context, g, threads);
                    return ConvolutionKernel::Create(*context, g, threads);

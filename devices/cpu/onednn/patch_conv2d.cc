@@ -93,7 +93,7 @@ class PatchConvolution : public HostKernel {
     OC_RETURN_IF_ERROR(product_->Run(args.pool, args.inputs[0], rows, nullptr, dw, scratch));
     if (one_tap_) return OkStatus();
     args.pool.ParallelFor(g_.out, 1, [&](int64_t begin, int64_t end) {
-      loops.unpack[g_.sum == DType::kF32 ? kFloat32 : kind_](packed, args.outputs[0], g_.in,
+      loops.unpack[g_.sum == DType::kF32 ? kFloat32 : kind_](packed, args.outputs[0], g_.in, g_.in,
                                                              g_.taps(), begin, end, g_.accumulate);
     });
     return OkStatus();

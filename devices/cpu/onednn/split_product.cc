@@ -13,14 +13,16 @@ namespace {
 // primitive.
 constexpr int64_t kSgemmColumns = 48, kPrimitiveColumns = 64, kRows = 16;
 constexpr int64_t kAlignment = 64;
-// Of columns that a worker computes beside their place: what stays in its second cache.
+// What a worker holds of an operand in scratch memory: it stays in the second cache.
 constexpr int64_t kPieceBytes = 1 << 19;
+// But so many rows at least, since b is copied into the library's form for each piece of them.
+constexpr int64_t kFewestRows = 512;
 
 int64_t Length(const WorkRange& r) { return r.end - r.begin; }
 int64_t RoundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
-// Of multiplications: what is worth waking another worker for.
-constexpr int64_t kWorthSplitting = 1 << 17;
+// Cycles that are worth waking another worker for.
+constexpr double kWorthSplitting = 8000;
 
 bool UsesOwnLoops(const Product& p) {
   constexpr int64_t kSmall = 1 << 18;  // multiplications
@@ -47,6 +49,12 @@ bool SplitProduct::IsApart(const Part& part) const {
          !p.accumulate && Length(part.columns) < p.n;
 }
 
+bool SplitProduct::CopiesA(const Part& part) const {
+  const Product& p = product_;
+  return p.dtype == DType::kBF16 && p.batch == 1 && p.transpose_a && !p.bias &&
+         Length(part.rows) < p.m;
+}
+
 // About how many cycles a part takes (AVX-512): multiplications, and copies of operands into the
 // forms that the kernels want, which two parts that share an operand both make.
 double SplitProduct::CyclesOf(const Part& part) const {
@@ -64,7 +72,9 @@ double SplitProduct::CyclesOf(const Part& part) const {
   if (way_ != Way::kOwn || p.transpose_b) copied += columns * depth;
   if (way_ == Way::kSgemm || (way_ == Way::kPrimitive && p.transpose_a)) copied += rows * depth;
   if (IsApart(part)) copied += rows * columns;
-  if (way_ == Way::kPrimitive && !p.transpose_a && !p.transpose_b && !whole_rows) {
+  if (CopiesA(part)) copied += rows * depth;
+  const bool loses_speed = p.dtype == DType::kBF16 || !p.transpose_a;
+  if (way_ == Way::kPrimitive && loses_speed && !whole_rows && !IsApart(part)) {
     multiply *= kStrided;
   }
   const bool shares_lines = !whole_rows && p.n * SizeInBytes(p.sum_type()) % kAlignment != 0;
@@ -97,7 +107,7 @@ void SplitProduct::Split(int threads) {
     const double cycles = CyclesOf(first);
     if (best == nullptr || cycles < least) best = &axis, least = cycles;
   }
-  if (p.batch * p.m * p.n * p.k < kWorthSplitting) threads = 1;
+  if (CyclesOf(whole()) < kWorthSplitting) threads = 1;
   for (int worker = 0; worker < threads; ++worker) {
     Part part = whole();
     part.*best->range = SplitWork(best->n, best->grain, threads, worker);
@@ -120,9 +130,9 @@ cpu::SmallProduct SplitProduct::SizesOf(const Part& part) const {
 }
 
 StatusOr<std::unique_ptr<Call>> SplitProduct::Prepare(const Context& context, const Part& part,
-                                                      int64_t n) const {
+                                                      int64_t m, int64_t n) const {
   const Product& p = product_;
-  const int64_t batch = Length(part.stack), m = Length(part.rows);
+  const int64_t batch = Length(part.stack), line_a = CopiesA(part) ? m : p.m;
   const auto matrix = [&](DType dtype, int64_t stack, int64_t rows, int64_t columns,
                           int64_t stack_stride, int64_t row_stride, int64_t column_stride) {
     // Strides of dimensions of one are free: what the library takes for a plain matrix is kept.
@@ -134,7 +144,7 @@ StatusOr<std::unique_ptr<Call>> SplitProduct::Prepare(const Context& context, co
   };
   ProductSpec spec;
   OC_ASSIGN_OR_RETURN(spec.a, matrix(p.dtype, p.share_a ? 1 : batch, m, p.k, p.m * p.k,
-                                     p.transpose_a ? 1 : p.k, p.transpose_a ? p.m : 1));
+                                     p.transpose_a ? 1 : p.k, p.transpose_a ? line_a : 1));
   OC_ASSIGN_OR_RETURN(spec.b, matrix(p.dtype, p.share_b ? 1 : batch, p.k, n, p.k * p.n,
                                      p.transpose_b ? 1 : p.n, p.transpose_b ? p.k : 1));
   OC_ASSIGN_OR_RETURN(spec.c,
@@ -168,23 +178,28 @@ StatusOr<int64_t> SplitProduct::PreparePart(const Context& context, Part& part) 
   if (way_ == Way::kOwn) {
     return cpu::GetProductLoops().scratch_floats(SizesOf(part)) * SizeInBytes(DType::kF32);
   }
-  const int64_t columns = Length(part.columns);
-  part.piece = columns;
-  int64_t piece_bytes = 0;
-  if (IsApart(part)) {
-    const int64_t column = Length(part.rows) * SizeInBytes(product_.sum_type());
-    const int64_t fit = kPieceBytes / column / kPrimitiveColumns * kPrimitiveColumns;
-    part.piece = std::min(columns, std::max(kPrimitiveColumns, fit));
-    piece_bytes = RoundUp(part.piece * column, kAlignment);
+  const int64_t rows = Length(part.rows), columns = Length(part.columns);
+  const bool by_rows = CopiesA(part);
+  const int64_t whole = by_rows ? rows : columns;
+  part.piece = whole;
+  if (by_rows || IsApart(part)) {
+    // Of scratch memory a row of op(a), or a column of c.
+    const int64_t line = by_rows ? product_.k * SizeInBytes(product_.dtype)
+                                 : rows * SizeInBytes(product_.sum_type());
+    const int64_t fit = kPieceBytes / line / kPrimitiveColumns * kPrimitiveColumns;
+    part.piece = std::min(whole, std::max(by_rows ? kFewestRows : kPrimitiveColumns, fit));
+    part.piece_bytes = RoundUp(part.piece * line, kAlignment);
   }
-  OC_ASSIGN_OR_RETURN(part.call, Prepare(context, part, part.piece));
+  const auto prepare = [&](int64_t piece) {
+    return Prepare(context, part, by_rows ? piece : rows, by_rows ? columns : piece);
+  };
+  OC_ASSIGN_OR_RETURN(part.call, prepare(part.piece));
   int64_t scratch = part.call->scratch_bytes();
-  if (columns % part.piece != 0) {
-    OC_ASSIGN_OR_RETURN(part.last_call, Prepare(context, part, columns % part.piece));
+  if (whole % part.piece != 0) {
+    OC_ASSIGN_OR_RETURN(part.last_call, prepare(whole % part.piece));
     scratch = std::max(scratch, part.last_call->scratch_bytes());
   }
-  part.piece_bytes = piece_bytes;
-  return piece_bytes + scratch;
+  return part.piece_bytes + scratch;
 }
 
 template <typename F>
@@ -222,6 +237,7 @@ Status SplitProduct::RunOwn(const Part& part, const float* a, const float* b, co
 Status SplitProduct::RunPart(const Part& part, const std::byte* a, const std::byte* b,
                              const std::byte* bias, std::byte* c, std::byte* workspace) const {
   std::byte* const scratch = workspace + part.scratch_offset;
+  if (CopiesA(part)) return RunByRows(part, a, b, c, scratch);
   if (way_ == Way::kPrimitive) return RunPrimitive(part, a, b, bias, c, scratch);
   const auto* af = reinterpret_cast<const float*>(a);
   const auto* bf = reinterpret_cast<const float*>(b);
@@ -254,6 +270,24 @@ Status SplitProduct::RunPrimitive(const Part& part, const std::byte* a, const st
     for (int64_t i = 0; i < Length(part.rows); ++i) {
       std::memcpy(to + i * p.n * sum_size, scratch + static_cast<size_t>(i) * line, line);
     }
+  }
+  return OkStatus();
+}
+
+Status SplitProduct::RunByRows(const Part& part, const std::byte* a, const std::byte* b,
+                               std::byte* c, std::byte* scratch) const {
+  const Product& p = product_;
+  const int64_t size = SizeInBytes(p.dtype), sum_size = SizeInBytes(p.sum_type());
+  for (int64_t i = part.rows.begin; i < part.rows.end; i += part.piece) {
+    const int64_t rows = std::min(part.piece, part.rows.end - i);
+    const auto line = static_cast<size_t>(rows * size);
+    for (int64_t k = 0; k < p.k; ++k) {
+      std::memcpy(scratch + static_cast<size_t>(k) * line, a + (k * p.m + i) * size, line);
+    }
+    // The library's interface knows no constant operands.
+    void* operands[] = {scratch, const_cast<std::byte*>(b), c + i * p.n * sum_size};
+    Call& call = *(rows < part.piece ? part.last_call : part.call);
+    OC_RETURN_IF_ERROR(call.Run(operands, scratch + part.piece_bytes));
   }
   return OkStatus();
 }

@@ -55,25 +55,30 @@ class SplitProduct {
   struct Part {
     WorkRange stack, rows, columns;
     int64_t scratch_offset = 0;
-    // Way::kPrimitive: columns a call, and the call of those that are left.
+    // Way::kPrimitive: columns (of CopiesA: rows) a call, and the call of those that are left.
     int64_t piece = 0;
     std::unique_ptr<Call> call, last_call;
-    int64_t piece_bytes = 0;  // of scratch memory that holds a piece of c; 0: none does
+    int64_t piece_bytes = 0;  // of scratch memory that holds an operand of a call; 0: none does
   };
 
   explicit SplitProduct(const Product& product) : product_(product), way_(WayOf(product)) {}
   void Split(int threads);
   double CyclesOf(const Part& part) const;
-  // Whether pieces of c are computed in scratch memory and then copied to where they belong: the
-  // library is up to a third slower where rows of its result do not lie side by side.
+  // Whether pieces of c are computed in scratch memory and then copied to where they belong, or
+  // those of a transposed (bf16) are copied there before: the library is up to a third slower where
+  // lines of an operand do not lie side by side.
   bool IsApart(const Part& part) const;
+  bool CopiesA(const Part& part) const;
   StatusOr<int64_t> PreparePart(const Context& context, Part& part) const;
-  StatusOr<std::unique_ptr<Call>> Prepare(const Context& context, const Part& part,
+  // Of m rows and n columns.
+  StatusOr<std::unique_ptr<Call>> Prepare(const Context& context, const Part& part, int64_t m,
                                           int64_t n) const;
   Status RunPart(const Part& part, const std::byte* a, const std::byte* b, const std::byte* bias,
                  std::byte* c, std::byte* workspace) const;
   Status RunPrimitive(const Part& part, const std::byte* a, const std::byte* b,
                       const std::byte* bias, std::byte* c, std::byte* scratch) const;
+  Status RunByRows(const Part& part, const std::byte* a, const std::byte* b, std::byte* c,
+                   std::byte* scratch) const;
   Status RunSgemm(const Part& part, const float* a, const float* b, float* c) const;
   Status RunOwn(const Part& part, const float* a, const float* b, const float* bias, float* c,
                 float* scratch) const;

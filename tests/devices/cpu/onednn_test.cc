@@ -91,6 +91,7 @@ TEST(OneDnn, LinearSplitByColumnsAndByRows) {
     ExpectLinear(type, 130, 600, 10);
     // Columns split, with more of them than are computed at once, and a rest.
     ExpectLinear(type, 200, 300, 2200);
+    ExpectLinear(type, 1100, 40, 1200);  // and rows of the weights' gradient
   }
 }
 
@@ -169,14 +170,17 @@ TEST(OneDnn, Convolutions) {
       {2, 7, 9, 32, 32, 3, 2, 2, {3, 0, 1, 2}},  // all at once, unlike padding
       {2, 5, 5, 32, 32, 2, 1, 1, {1, 1, 0, 0}},  // an even kernel
       {2, 4, 4, 32, 32, 3, 1, 1, {3, 3, 3, 3}},  // padding beyond the kernel's reach
-      {1, 6, 6, 32, 32, 3, 1, 1, same},          // fewer images than workers
-      {4, 12, 12, 3, 64, 3, 1, 1, same},         // few channels in
-      {3, 12, 12, 130, 129, 3, 1, 1, same},      // weights copied in parts
-      {5, 8, 8, 70, 40, 3, 2, 1, same},          // gradients of images folded: small and strided
-      {33, 7, 8, 66, 24, 3, 2, 1, same},         // in pieces of images and channels
-      {3, 7, 7, 64, 32, 3, 2, 2, {2, 1, 1, 2}},  // dilated, unlike padding
-      {2, 3, 3, 256, 512, 3, 1, 1, same},        // many channels
-      {3, 7, 7, 128, 256, 3, 1, 1, same},        // bf16's
+      {3, 4, 4, 192, 64, 3, 1, 1, same},         // one product a tap
+      {2, 5, 7, 136, 72, 3, 2, 1, {2, 0, 1, 2}},
+      {2, 2, 4, 128, 64, 3, 1, 2, {2, 2, 2, 2}},  // taps that no pixel has
+      {1, 6, 6, 32, 32, 3, 1, 1, same},           // fewer images than workers
+      {4, 12, 12, 3, 64, 3, 1, 1, same},          // few channels in
+      {3, 12, 12, 130, 129, 3, 1, 1, same},       // weights copied in parts
+      {5, 8, 8, 70, 40, 3, 2, 1, same},           // gradients of images folded: small and strided
+      {33, 7, 8, 66, 24, 3, 2, 1, same},          // in pieces of images and channels
+      {3, 7, 7, 64, 32, 3, 2, 2, {2, 1, 1, 2}},   // dilated, unlike padding
+      {2, 3, 3, 256, 512, 3, 1, 1, same},         // many channels
+      {3, 7, 7, 128, 256, 3, 1, 1, same},         // bf16's
       {2, 8, 8, 130, 260, 3, 2, 1, same},
       {2, 8, 8, 16, 24, 3, 1, 1, same, 4},           // groups
       {2, 8, 8, 16, 16, 3, 2, 1, {0, 1, 1, 0}, 16},  // one channel a group

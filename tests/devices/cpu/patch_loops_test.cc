@@ -75,8 +75,8 @@ TYPED_TEST(PatchLoopsTest, RowsOfTapsAndBack) {
         const auto weights = Numbers<TypeParam>(kOut * in * taps);
         std::vector<TypeParam> rows(weights.size(), T::Of(99)), back(rows), added(weights);
         loops->pack[T::kKind](weights.data(), rows.data(), in, taps, kBegin, kEnd);
-        loops->unpack[T::kKind](rows.data(), back.data(), in, taps, kBegin, kEnd, false);
-        loops->unpack[T::kKind](rows.data(), added.data(), in, taps, kBegin, kEnd, true);
+        loops->unpack[T::kKind](rows.data(), back.data(), in, in, taps, kBegin, kEnd, false);
+        loops->unpack[T::kKind](rows.data(), added.data(), in, in, taps, kBegin, kEnd, true);
         for (int64_t o = 0; o < kOut; ++o) {
           const bool own = o >= kBegin && o < kEnd;
           for (int64_t i = 0; i < in; ++i) {
