@@ -39,6 +39,7 @@ struct Outcome {
   std::string checkpoint, plan;
   int64_t state_bytes = 0, step_bytes = 0;  // the most of a VCU
   double validation = 0;
+  int overlaps = 0;  // of a bucket's reduction with a backward's computation, over all steps
 };
 
 // Vocabulary times width is more than a chunk of the norm: parts end inside it.
@@ -52,6 +53,24 @@ const std::string& Profile() {
   static const TempDir dir;
   static const std::string path = dir.File("profile.json");
   return path;
+}
+
+// How often in the last step a bucket was reduced while a backward computed on the same VCU.
+int Overlaps(ElasticPipeline& pipeline) {
+  const std::vector<TraceSpan> spans = pipeline.executor().spans();
+  const auto command = [&](const TraceSpan& s) -> const Command& {
+    return pipeline.program().vcus[s.vcu].commands[s.command];
+  };
+  int overlaps = 0;
+  for (const TraceSpan& r : spans) {
+    if (command(r).kind != CommandKind::kCollective || command(r).bucket == kNone) continue;
+    for (const TraceSpan& b : spans) {
+      const bool backward =
+          b.vcu == r.vcu && command(b).kind == CommandKind::kCompute && command(b).name[0] == 'B';
+      overlaps += backward && b.begin_nanos < r.end_nanos && r.begin_nanos < b.end_nanos ? 1 : 0;
+    }
+  }
+  return overlaps;
 }
 
 Status Train(const Setting& s, Outcome& result) {
@@ -96,6 +115,7 @@ Status Train(const Setting& s, Outcome& result) {
     OC_ASSIGN_OR_RETURN(const StepResult step, pipeline->Step(batch));
     result.losses.push_back(step.loss);
     result.norms.push_back(step.grad_norm);
+    result.overlaps += Overlaps(*pipeline);
   }
   for (const auto& vcu : cluster.vcus()) {
     const VcuProgram& p = pipeline->program().vcus[vcu->index()];
@@ -264,6 +284,12 @@ TEST(Shard, OffloadedParts) {
     s.shard = shard;
     s.offload = dir.path();
     ExpectSame(plain, TrainWith(s), absl::StrCat("offloaded, shard ", shard));
+  }
+}
+
+TEST(Shard, ReductionsRunBesideBackward) {
+  for (int shard : {0, 1, 2, 3}) {
+    EXPECT_GT(TrainWith({.vcus = 2, .shard = shard, .steps = 8}).overlaps, 0) << shard;
   }
 }
 
