@@ -6,8 +6,7 @@
 #include <algorithm>
 #include <set>
 
-#include "openclaw/core/nearest_name.h"
-#include "openclaw/core/pattern.h"
+#include "openclaw/graph/scopes.h"
 #include "openclaw/partitioner/costs.h"
 #include "openclaw/partitioner/program/saved_values.h"
 
@@ -76,27 +75,14 @@ namespace {
 StatusOr<std::vector<int>> NodesOfModules(const std::vector<std::string>& modules,
                                           const Graph& graph) {
   std::set<int> origins;
-  std::set<std::string> scopes;
-  std::vector<bool> met(modules.size(), false);
-  for (const Node& node : graph.nodes) {
-    if (node.phase != Phase::kForward || node.scope.empty()) continue;
-    // A module is every prefix of a scope that ends before a dot.
-    for (size_t end = node.scope.find('.');; end = node.scope.find('.', end + 1)) {
-      const std::string module = node.scope.substr(0, end);
-      scopes.insert(module);
-      for (size_t m = 0; m < modules.size(); ++m) {
-        if (!MatchesPattern(modules[m], module)) continue;
-        met[m] = true;
-        origins.insert(node.origin);
-      }
-      if (end == std::string::npos) break;
+  for (const std::string& pattern : modules) {
+    bool any = false;
+    for (const Node& node : graph.nodes) {
+      if (node.phase != Phase::kForward || ModuleOf(node.scope, pattern).empty()) continue;
+      any = true;
+      origins.insert(node.origin);
     }
-  }
-  for (size_t m = 0; m < modules.size(); ++m) {
-    if (met[m]) continue;
-    const std::string nearest = NearestName(modules[m], {scopes.begin(), scopes.end()});
-    return InvalidArgument("parallel.offload.activations: no module fits '", modules[m], "'",
-                           nearest.empty() ? "" : absl::StrCat("; nearest: '", nearest, "'"));
+    if (!any) return NoSuchModule(graph, "parallel.offload.activations", pattern);
   }
   return std::vector<int>(origins.begin(), origins.end());
 }

@@ -3,9 +3,8 @@
 #include <absl/strings/match.h>
 
 #include <algorithm>
-#include <set>
 
-#include "openclaw/core/nearest_name.h"
+#include "openclaw/graph/scopes.h"
 #include "openclaw/partitioner/compute_types.h"
 #include "openclaw/partitioner/offload.h"
 #include "openclaw/partitioner/shares.h"
@@ -52,22 +51,16 @@ StatusOr<PlanSearch> PlanSearch::Create(const Graph& graph, const Graph* update,
 
 Status PlanSearch::CutAfterModules() {
   const std::vector<int>& origins = costs_.begin()->second.origins();
-  std::set<std::string> scopes;
   int before = kNone;
   for (const std::string& module : options_.stages) {
     int last = kNone;
     for (const Node& node : graph_.nodes) {
       if (node.phase != Phase::kForward) continue;
-      scopes.insert(node.scope);
       if (node.scope == module || absl::StartsWith(node.scope, module + ".")) {
         last = std::max(last, node.origin);
       }
     }
-    if (last == kNone) {
-      const std::string nearest = NearestName(module, {scopes.begin(), scopes.end()});
-      return InvalidArgument("parallel.stages: no module '", module, "'",
-                             nearest.empty() ? "" : absl::StrCat("; nearest: '", nearest, "'"));
-    }
+    if (last == kNone) return NoSuchModule(graph_, "parallel.stages", module);
     if (last <= before) {
       return InvalidArgument("parallel.stages: '", module, "' does not come after the one before");
     }

@@ -2,9 +2,8 @@
 #include <map>
 #include <set>
 
-#include "openclaw/core/nearest_name.h"
-#include "openclaw/core/pattern.h"
 #include "openclaw/graph/passes.h"
+#include "openclaw/graph/scopes.h"
 
 namespace oc {
 namespace {
@@ -28,16 +27,6 @@ std::vector<bool> WithViews(const Graph& graph, std::vector<bool> repeat) {
     }
   }
   return repeat;
-}
-
-// The first module on the way to `scope` that a pattern fits; empty: none.
-std::string ModuleOf(const std::string& scope, const std::string& pattern) {
-  for (size_t end = 0; end <= scope.size(); ++end) {
-    if (end < scope.size() && scope[end] != '.') continue;
-    std::string module = scope.substr(0, end);
-    if (!module.empty() && MatchesPattern(pattern, module)) return module;
-  }
-  return "";
 }
 
 class Repeater {
@@ -160,16 +149,7 @@ StatusOr<std::vector<bool>> NodesOfModules(const Graph& graph,
       region[node.id] = modules.try_emplace(module, modules.size()).first->second;
     }
     if (any) continue;
-    std::set<std::string> known;
-    for (const Node& node : graph.nodes) {
-      for (size_t end = 0; end <= node.scope.size(); ++end) {
-        if (end < node.scope.size() && node.scope[end] != '.') continue;
-        if (end > 0) known.insert(node.scope.substr(0, end));
-      }
-    }
-    const std::string nearest = NearestName(pattern, {known.begin(), known.end()});
-    return InvalidArgument("recompute: no module '", pattern, "'",
-                           nearest.empty() ? "" : absl::StrCat("; nearest: '", nearest, "'"));
+    return NoSuchModule(graph, "recompute", pattern);
   }
   return InteriorOf(graph, region);
 }

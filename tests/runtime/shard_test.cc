@@ -235,10 +235,12 @@ TEST(Shard, SeveralMicroBatches) {
 // Parts of unlike sizes: the bits are those of the plain run with the same division.
 TEST(Shard, UnequalParts) { CompareStages({.vcus = 3, .weights = {1, 2, 5}}, "unequal parts"); }
 
+// With dropout and a loss scale, N steps, a checkpoint and N more are 2N.
 TEST(Shard, CheckpointsGoOn) {
   TempDir dir;
   for (int shard : {1, 2, 3}) {
-    Setting s = {.vcus = 2, .shard = shard, .level = AmpLevel::kO2, .steps = 4};
+    Setting s = {
+        .vcus = 2, .shard = shard, .level = AmpLevel::kO2, .half = DType::kF16, .steps = 4};
     const Outcome whole = TrainWith(s);
     s.steps = 2;
     s.save = dir.File(absl::StrCat("shard", shard));
