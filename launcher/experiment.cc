@@ -155,11 +155,13 @@ PipelineOptions MakePipelineOptions(const ExperimentConfig& c) {
 
 StatusOr<std::unique_ptr<ElasticPipeline>> OpenPipeline(const Experiment& e, Cluster& cluster,
                                                         const std::string& profile_path,
-                                                        const std::string& plan_path) {
+                                                        const std::string& plan_path,
+                                                        bool profile_parts) {
   OC_ASSIGN_OR_RETURN(const HybridOptimizer optimizer,
                       HybridOptimizer::FromConfig(e.config.optimizer));
   PipelineOptions options = MakePipelineOptions(e.config);
   options.profile_path = profile_path;
+  options.profile_parts = profile_parts;
   if (!plan_path.empty()) {
     OC_ASSIGN_OR_RETURN(options.plan_json, ReadFile(plan_path));
   }

@@ -41,7 +41,8 @@ StatusOr<Cluster> OpenCluster(const ExperimentConfig& config);
 StatusOr<std::unique_ptr<ElasticPipeline>> OpenPipeline(const Experiment& experiment,
                                                         Cluster& cluster,
                                                         const std::string& profile_path,
-                                                        const std::string& plan_path);
+                                                        const std::string& plan_path,
+                                                        bool profile_parts = false);
 // Where a run folder keeps op costs; empty for none.
 std::string ProfilePath(const std::string& run_dir);
 // The same on every process: the flag's, or runs/NAME-TIME. Made by rank 0.

@@ -46,13 +46,13 @@ Status MeasureHost(VcuSpec& v, Slice& slice, Slice& host, const TrainingGraphs& 
 }
 
 // Measures what `costs` lacks for `v`, on a slice of the same leaf and threads, where this machine
-// has it. A VCU whose kind is open gets that of the slice.
+// has it; with `parts` also what divided state takes. A VCU whose kind is open gets that of the
+// slice.
 Status MeasureFor(VcuSpec& v, const DeviceRegistry& registry, const TrainingGraphs& graphs,
-                  const ExperimentConfig& config, CostTable& costs) {
+                  const ExperimentConfig& config, bool parts, CostTable& costs) {
   OC_ASSIGN_OR_RETURN(const DType dtype, ComputeTypeFor(graphs.joint, v));
   TypedGraphs typed(graphs.joint);
   OC_ASSIGN_OR_RETURN(const Graph* joint, typed.In(dtype));
-  const bool parts = config.parallel.shard > 0;
   const auto missing = [&] { return MissingCosts(*joint, &graphs.update, v.kind, costs, parts); };
   // A device of this machine is looked at also to know whether its memory is apart.
   const bool offloads =
@@ -128,7 +128,7 @@ Status PlanForFile(const Experiment& e, const PlanFlags& flags, const std::strin
   }
   OC_ASSIGN_OR_RETURN(const DeviceRegistry registry, LeavesWithPlugins(e.config.cluster.plugins));
   for (VcuSpec& v : cluster.vcus) {
-    OC_RETURN_IF_ERROR(MeasureFor(v, registry, graphs, e.config, costs));
+    OC_RETURN_IF_ERROR(MeasureFor(v, registry, graphs, e.config, cluster.size() > 1, costs));
   }
   if (const std::string& folder = e.config.parallel.offload.path;
       !folder.empty() && costs.Find(FileKey(/*write=*/true)) == nullptr) {
@@ -156,7 +156,8 @@ Status PrintPlan(const ExperimentFlags& flags, const PlanFlags& plan) {
   OC_ASSIGN_OR_RETURN(const Experiment experiment, OpenExperiment(config));
   if (!plan.cluster_path.empty()) return PlanForFile(experiment, plan, profile);
   OC_ASSIGN_OR_RETURN(Cluster cluster, OpenCluster(config));
-  OC_ASSIGN_OR_RETURN(auto pipeline, OpenPipeline(experiment, cluster, profile, flags.plan_path));
+  OC_ASSIGN_OR_RETURN(auto pipeline, OpenPipeline(experiment, cluster, profile, flags.plan_path,
+                                                  /*profile_parts=*/cluster.spec().size() > 1));
   PlannedProgram planned{pipeline->plan(), pipeline->program(), pipeline->simulation()};
   if (cluster.job().rank() == 0) {
     if (!cluster.found().empty()) std::printf("%s\n", cluster.found().c_str());

@@ -292,7 +292,7 @@ Status ElasticPipeline::LoadProfile() {
       const std::string shared,
       cluster_.job().Broadcast(costs_.ToJson(), 0, "profile", options_.timeout_seconds));
   OC_ASSIGN_OR_RETURN(costs_, CostTable::FromJson(shared));
-  ProfileOptions profile = {.parts = options_.shard > 0,
+  ProfileOptions profile = {.parts = options_.shard > 0 || options_.profile_parts,
                             .check_known = true,
                             .seconds = options_.profile_seconds,
                             .timeout_seconds = std::max(60.0, options_.timeout_seconds),

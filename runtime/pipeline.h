@@ -61,6 +61,8 @@ struct PipelineOptions {
   std::string plan_json;        // a plan to run again, instead of planning
   std::string profile_path;     // op costs are read from and kept in this file, if given
   double profile_seconds = 3;
+  // Measure what divided state takes also where `shard` is 0, for what is said of other plans.
+  bool profile_parts = false;
   int64_t epoch = 0;
 };
 
