@@ -46,21 +46,24 @@ Status MeasureHost(VcuSpec& v, Slice& slice, Slice& host, const TrainingGraphs& 
 }
 
 // Measures what `costs` lacks for `v`, on a slice of the same leaf and threads, where this machine
-// has it; with `parts` also what divided state takes. A VCU whose kind is open gets that of the
-// slice.
+// has it; then with `parts` also what divided state takes, which no plan needs that has none. A VCU
+// whose kind is open gets that of the slice.
 Status MeasureFor(VcuSpec& v, const DeviceRegistry& registry, const TrainingGraphs& graphs,
                   const ExperimentConfig& config, bool parts, CostTable& costs) {
   OC_ASSIGN_OR_RETURN(const DType dtype, ComputeTypeFor(graphs.joint, v));
   TypedGraphs typed(graphs.joint);
   OC_ASSIGN_OR_RETURN(const Graph* joint, typed.In(dtype));
-  const auto missing = [&] { return MissingCosts(*joint, &graphs.update, v.kind, costs, parts); };
+  const auto missing = [&](bool with_parts) {
+    return MissingCosts(*joint, &graphs.update, v.kind, costs, with_parts);
+  };
   // A device of this machine is looked at also to know whether its memory is apart.
   const bool offloads =
       config.parallel.offload.optimizer != "none" || !config.parallel.offload.activations.empty();
   const bool knows_host = !offloads || v.device == "cpu" ||
                           (!v.host_kind.empty() &&
                            MissingCosts(graphs.update, &graphs.update, v.host_kind, costs).empty());
-  if (!v.kind.empty() && missing().empty() && knows_host) return OkStatus();
+  if (!v.kind.empty() && missing(config.parallel.shard > 0).empty() && knows_host)
+    return OkStatus();
   const auto no_costs = [&](const std::string& why) {
     return FailedPrecondition("plan: no costs for VCU ", v.name,
                               v.kind.empty() ? "" : " of kind " + v.kind, ": ", why,
@@ -98,7 +101,7 @@ Status MeasureFor(VcuSpec& v, const DeviceRegistry& registry, const TrainingGrap
     return no_costs(absl::StrCat("this machine measures kind ", slice->kind()));
   }
   OC_ASSIGN_OR_RETURN(const CostTable found,
-                      MeasureCosts(*slice, missing(), {*joint, &graphs.update, costs}, {}));
+                      MeasureCosts(*slice, missing(parts), {*joint, &graphs.update, costs}, {}));
   for (const auto& [key, entry] : found.entries()) costs.Set(key, entry);
   if (!offloads || !host) return OkStatus();
   OC_ASSIGN_OR_RETURN(Slice * beside, host());
@@ -128,7 +131,8 @@ Status PlanForFile(const Experiment& e, const PlanFlags& flags, const std::strin
   }
   OC_ASSIGN_OR_RETURN(const DeviceRegistry registry, LeavesWithPlugins(e.config.cluster.plugins));
   for (VcuSpec& v : cluster.vcus) {
-    OC_RETURN_IF_ERROR(MeasureFor(v, registry, graphs, e.config, cluster.size() > 1, costs));
+    const bool parts = e.config.parallel.shard > 0 || cluster.size() > 1;
+    OC_RETURN_IF_ERROR(MeasureFor(v, registry, graphs, e.config, parts, costs));
   }
   if (const std::string& folder = e.config.parallel.offload.path;
       !folder.empty() && costs.Find(FileKey(/*write=*/true)) == nullptr) {
