@@ -63,6 +63,16 @@ class Same : public Dataset {
 
 class AmpTest : public ::testing::Test {
  protected:
+  // Data must outlive the pipeline that reads it ahead: declared behind the data.
+  class EndsPipeline {
+   public:
+    explicit EndsPipeline(AmpTest& test) : test_(test) {}
+    ~EndsPipeline() { test_.pipeline_ = nullptr; }
+
+   private:
+    AmpTest& test_;
+  };
+
   Status Open(const StatusOr<Graph>& model, const HybridOptimizer& optimizer,
               PipelineOptions options, std::vector<ClusterEntry> entries = {}) {
     pipeline_ = nullptr;
@@ -120,6 +130,7 @@ TEST_F(AmpTest, CurvesOfAllLevelsLieTogether) {
     double tolerance;  // of the mean of the last losses, at O1 and O2
   };
   std::vector<Case> cases;
+  const EndsPipeline ends(*this);
   cases.push_back({"mlp", models::Mlp({.hidden = {64, 32}, .dropout = 0.1}),
                    MakeSyntheticImages({.size = 512, .noise = 4.0}), 0.03});
   cases.push_back(
@@ -170,6 +181,7 @@ TEST_F(AmpTest, CurvesOfAllLevelsLieTogether) {
 // Five hundred equal gradients: a sum of eight bits would stop growing at half of it.
 TEST_F(AmpTest, MicroBatchesAreAddedInF32) {
   const Same data(MakeSyntheticImages({.size = 512}));
+  const EndsPipeline ends(*this);
   PipelineOptions options = {.micro_batch = 1, .global_batch = 512};
   std::vector<double> losses;
   const HybridOptimizer still(Sgd{.lr = 0});
@@ -194,6 +206,7 @@ TEST_F(AmpTest, MicroBatchesAreAddedInF32) {
 // A power of two leaves every digit where it was.
 TEST_F(AmpTest, AFixedScaleChangesNothingInF32) {
   const auto data = MakeSyntheticImages({.size = 256});
+  const EndsPipeline ends(*this);
   PipelineOptions options = {.micro_batch = 8, .global_batch = 16};
   const HybridOptimizer optimizer(Sgd{.lr = 0.1, .momentum = 0.9}, {.clip_norm = 0.5});
   std::vector<double> plain, scaled;
@@ -211,6 +224,7 @@ TEST_F(AmpTest, AFixedScaleChangesNothingInF32) {
 // A unit without the half type computes in the best that it has, beside one that has it.
 TEST_F(AmpTest, EachUnitComputesInWhatItHas) {
   const auto data = MakeSyntheticImages({.size = 512, .height = 8, .width = 8, .noise = 2.0});
+  const EndsPipeline ends(*this);
   const auto model = models::Mlp({.input = {8, 8, 1}, .hidden = {48, 32}});
   const HybridOptimizer optimizer(AdamW{.lr = 2e-3}, {.clip_norm = 1});
   PipelineOptions options = {.micro_batch = 8, .global_batch = 32};
@@ -261,6 +275,7 @@ TEST_F(AmpTest, ANaNNamesTheStepAndWhereItArose) {
   for (AmpLevel level : {AmpLevel::kO0, AmpLevel::kO2}) {
     const float nan = std::numeric_limits<float>::quiet_NaN();
     const Replaced data(MakeSyntheticImages({.size = 64}), nan, /*from=*/63);
+    const EndsPipeline ends(*this);
     PipelineOptions options = {.micro_batch = 8, .global_batch = 16, .amp_level = level};
     ASSERT_OK(Open(models::Mlp({.hidden = {16}}), Sgd{.lr = 0.1}, options));
     const std::vector<double> before = Read("layers.0.weight");
@@ -280,6 +295,7 @@ TEST_F(AmpTest, ANaNNamesTheStepAndWhereItArose) {
 // A weight that is beyond f16 overflows whatever the scale.
 TEST_F(AmpTest, AnOverflowThatNeverEndsStopsWithAdvice) {
   const Replaced data(MakeSyntheticImages({.size = 512}), std::numeric_limits<float>::infinity());
+  const EndsPipeline ends(*this);
   PipelineOptions options = {
       .micro_batch = 8, .global_batch = 16, .amp_level = AmpLevel::kO2, .half = DType::kF16};
   ASSERT_OK(Open(models::Mlp({.hidden = {16}}), Sgd{.lr = 0.1}, options));
@@ -297,6 +313,7 @@ TEST_F(AmpTest, AnOverflowThatNeverEndsStopsWithAdvice) {
 TEST_F(AmpTest, ASkippedStepLeavesAllStateAsItWas) {
   const Replaced data(MakeSyntheticImages({.size = 64, .height = 8, .width = 8}),
                       std::numeric_limits<float>::infinity());
+  const EndsPipeline ends(*this);
   PipelineOptions options = {
       .micro_batch = 8, .global_batch = 16, .amp_level = AmpLevel::kO2, .half = DType::kF16};
   ASSERT_OK(Open(

@@ -97,6 +97,7 @@ Status Train(const Setting& s, Outcome& result) {
     options.offload.optimizer = "file";
     options.offload.path = s.offload;
   }
+  const auto data = MakeSyntheticTokens({.size = 256, .context = 16, .vocabulary = 1100});
   OC_ASSIGN_OR_RETURN(auto pipeline, ElasticPipeline::Create(model, cluster, s.optimizer, options));
   if (!s.weights.empty() || !s.owner.empty()) {
     OC_ASSIGN_OR_RETURN(Plan plan, Plan::FromJson(pipeline->plan().ToJson()));
@@ -108,7 +109,6 @@ Status Train(const Setting& s, Outcome& result) {
     OC_ASSIGN_OR_RETURN(pipeline, ElasticPipeline::Create(model, cluster, s.optimizer, options));
   }
   result.plan = pipeline->plan().ToJson();
-  const auto data = MakeSyntheticTokens({.size = 256, .context = 16, .vocabulary = 1100});
   if (!s.resume.empty()) OC_RETURN_IF_ERROR(pipeline->Load(s.resume));
   OC_ASSIGN_OR_RETURN(Batches batches, pipeline->UseData(*data, s.steps));
   for (const Batch& batch : batches) {

@@ -60,11 +60,12 @@ struct TrainingRun {
                                .vocabulary = 53,
                                .dropout = 0.1}));
     const HybridOptimizer with(AdamW{.lr = 0.01, .weight_decay = 0.1}, optimizer);
-    OC_ASSIGN_OR_RETURN(auto pipeline, ElasticPipeline::Create(model, cluster, with, options));
-    if (!load.empty()) OC_RETURN_IF_ERROR(pipeline->Load(load));
+    // Before the pipeline, so that it outlives what reads it ahead.
     const auto data = images
                           ? MakeSyntheticImages({.size = 64, .height = 8, .width = 8, .classes = 5})
                           : MakeSyntheticTokens({.size = 64, .context = context, .vocabulary = 53});
+    OC_ASSIGN_OR_RETURN(auto pipeline, ElasticPipeline::Create(model, cluster, with, options));
+    if (!load.empty()) OC_RETURN_IF_ERROR(pipeline->Load(load));
     OC_ASSIGN_OR_RETURN(const Batches batches, pipeline->UseData(*data, steps));
     for (const Batch& batch : batches) {
       OC_ASSIGN_OR_RETURN(const StepResult step, pipeline->Step(batch));
