@@ -114,6 +114,7 @@ Status Run(const std::string& name, const PrecisionConfig& precision, double sec
   OC_ASSIGN_OR_RETURN(Case c, MakeCase(name));
   OC_RETURN_IF_ERROR(c.model.status());
   OC_ASSIGN_OR_RETURN(Cluster cluster, Cluster::Discover({.vcus = 1}));
+  const InMemory data(*c.data);
   OC_ASSIGN_OR_RETURN(auto pipeline, ElasticPipeline::Create(*c.model, cluster, c.optimizer,
                                                              {.micro_batch = c.batch,
                                                               .global_batch = c.batch,
@@ -122,7 +123,6 @@ Status Run(const std::string& name, const PrecisionConfig& precision, double sec
                                                               .half = precision.dtype,
                                                               .profile_seconds = 0.5}));
   if (ops) PrintOps(*pipeline);
-  const InMemory data(*c.data);
   OC_ASSIGN_OR_RETURN(const Batches batches, pipeline->UseData(data, 1 << 20));
   Batches::Iterator batch = batches.begin();
   for (int i = 0; i < 4; ++i, ++batch) OC_RETURN_IF_ERROR(pipeline->Step(*batch).status());

@@ -84,13 +84,13 @@ oc::StatusOr<double> Train(const std::string& plugin, std::vector<oc::ClusterEnt
   OC_ASSIGN_OR_RETURN(
       oc::Cluster cluster,
       oc::Cluster::Discover({.config = {.entries = std::move(entries)}, .registry = &devices}));
+  const auto data = oc::MakeSyntheticImages({.size = 256, .height = 8, .width = 8});
   OC_ASSIGN_OR_RETURN(auto pipeline, oc::ElasticPipeline::Create(
                                          model, cluster, oc::Sgd{.lr = 0.1, .momentum = 0.9},
                                          {.micro_batch = 8,
                                           .global_batch = 32,
                                           .pipeline_depth = depth,
                                           .data_parallel = replicas}));
-  const auto data = oc::MakeSyntheticImages({.size = 256, .height = 8, .width = 8});
   OC_ASSIGN_OR_RETURN(const oc::Batches batches, pipeline->UseData(*data, 30));
   double loss = 0;
   for (const oc::Batch& batch : batches) {

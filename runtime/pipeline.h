@@ -105,8 +105,9 @@ class ElasticPipeline {
                                                            const PipelineOptions& options);
   ~ElasticPipeline();
 
-  // Training reads `dataset`, which must outlive its use; its features are the model's data inputs
-  // by name. Returns the batches of `steps` steps from the present one on. Starts prefetching.
+  // Training reads `dataset`, ahead of the steps and beyond the last: it must outlive the pipeline,
+  // or the next UseData. Its features are the model's data inputs by name. Returns the batches of
+  // `steps` steps from the present one on. Starts prefetching.
   StatusOr<Batches> UseData(const Dataset& dataset, int64_t steps);
   // One step on the samples of `batch` (indices only: each process loads those that its VCUs take).
   // Where the loss or the gradients are not finite and no loss scale can help: kFailedPrecondition

@@ -128,8 +128,9 @@ TEST_F(ExecutorTest, AFailureEndsEveryLaneAndNamesTheCommand) {
 }
 
 TEST_F(ExecutorTest, MemoryAndImplementationsAreAsPredicted) {
+  // Outlives the fixture's pipeline, which reads it ahead.
+  static const auto data = MakeSyntheticImages({.size = 2048});
   Make(2, 1);
-  auto data = MakeSyntheticImages({.size = 2048});
   auto batches = pipeline_->UseData(*data, 3);
   ASSERT_TRUE(batches.ok()) << batches.status();
   for (const Batch& batch : *batches) {

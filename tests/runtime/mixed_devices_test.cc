@@ -95,6 +95,7 @@ TEST_F(MixedDevicesTest, OpsThatADeviceLacksRunElsewhereAndAreListed) {
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   auto model = models::LeNet({});
   ASSERT_TRUE(model.ok());
+  const auto data = MakeSyntheticImages({.size = 64});
   auto pipeline =
       ElasticPipeline::Create(*model, *cluster, Sgd{.lr = 0.01},
                               {.micro_batch = 4, .global_batch = 8, .profile_seconds = 0.02});
@@ -112,7 +113,6 @@ TEST_F(MixedDevicesTest, OpsThatADeviceLacksRunElsewhereAndAreListed) {
   EXPECT_GE((*pipeline)->predicted_process_bytes(), predicted.state_bytes + predicted.step_bytes +
                                                         predicted.host_bytes +
                                                         (*pipeline)->executor().host_bytes());
-  const auto data = MakeSyntheticImages({.size = 64});
   auto batches = (*pipeline)->UseData(*data, 2);
   ASSERT_TRUE(batches.ok()) << batches.status();
   for (const Batch& batch : *batches) {
