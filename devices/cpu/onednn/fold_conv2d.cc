@@ -51,13 +51,7 @@ class FoldConvolution : public HostKernel {
   int64_t workspace_bytes() const override { return workspace_bytes_; }
 
   Status Run(const KernelArgs& args) override {
-    onednn::FirstError error;
-    args.pool.Run([&](int worker) {
-      if (worker < static_cast<int>(workers_.size())) {
-        error.Keep(RunWorker(workers_[static_cast<size_t>(worker)], args));
-      }
-    });
-    return error.Take();
+    return onednn::RunParts(args.pool, workers_, [&](Worker& w) { return RunWorker(w, args); });
   }
 
  private:

@@ -295,12 +295,8 @@ Status SplitProduct::RunByRows(const Part& part, const std::byte* a, const std::
 Status SplitProduct::Run(WorkerPool& pool, const std::byte* a, const std::byte* b,
                          const std::byte* bias, std::byte* c, std::byte* workspace) const {
   if (parts_.size() == 1) return RunPart(parts_[0], a, b, bias, c, workspace);
-  FirstError error;
-  pool.Run([&](int worker) {
-    const auto part = static_cast<size_t>(worker);
-    if (part < parts_.size()) error.Keep(RunPart(parts_[part], a, b, bias, c, workspace));
-  });
-  return error.Take();
+  return RunParts(pool, parts_,
+                  [&](const Part& part) { return RunPart(part, a, b, bias, c, workspace); });
 }
 
 }  // namespace oc::onednn

@@ -62,13 +62,7 @@ class TapGradWeight : public HostKernel {
     args.pool.ParallelFor(g_.out_height * g_.batch, 1, [&](int64_t begin, int64_t end) {
       for (const Form& form : forms_) CopyGradient(form, args, begin, end);
     });
-    onednn::FirstError error;
-    args.pool.Run([&](int worker) {
-      if (worker < static_cast<int>(workers_.size())) {
-        error.Keep(RunWorker(workers_[static_cast<size_t>(worker)], args));
-      }
-    });
-    return error.Take();
+    return onednn::RunParts(args.pool, workers_, [&](Worker& w) { return RunWorker(w, args); });
   }
 
  private:
