@@ -75,7 +75,7 @@ Status Time(const std::string& name, const PrecisionConfig& precision, ElasticPi
       "{\"model\": \"%s\", \"framework\": \"openclaw\", \"amp_level\": \"%s\", \"ms\": %.3f, "
       "\"gflops\": %.1f, "
       "\"share_of_peak\": %.3f, \"predicted_ms\": %.3f}\n",
-      name.c_str(), Name(precision.amp_level), median * 1e3, pipeline.step_flops() / median * 1e-9,
+      name.c_str(), Name(*precision.amp_level), median * 1e3, pipeline.step_flops() / median * 1e-9,
       pipeline.step_flops() / median / pipeline.peak_flops(),
       pipeline.plan().predicted_step_seconds * 1e3);
   std::fflush(stdout);
