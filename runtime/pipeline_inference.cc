@@ -128,7 +128,9 @@ StatusOr<ElasticPipeline::Inference*> ElasticPipeline::InferenceFor(int64_t micr
     OC_ASSIGN_OR_RETURN(
         entry->executor,
         Executor::Create(entry->program, cluster_.local(),
-                         {.timeout_seconds = options_.timeout_seconds, .epoch = next_epoch_++}));
+                         {.timeout_seconds = options_.timeout_seconds,
+                          .epoch = next_epoch_++,
+                          .capture = options_.capture}));
   }
   return entry.get();
 }
