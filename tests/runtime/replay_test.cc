@@ -39,9 +39,7 @@ class RunsTest : public ::testing::Test {
   int Feed(std::vector<int> waits = {}, Arena arena = Arena::kStep) {
     return Add(CommandKind::kFeed, 1, std::move(waits), arena);
   }
-  int Snapshot(std::vector<int> waits) {
-    return Add(CommandKind::kSnapshot, 1, std::move(waits));
-  }
+  int Snapshot(std::vector<int> waits) { return Add(CommandKind::kSnapshot, 1, std::move(waits)); }
   int Reduce(std::vector<int> waits) { return Add(CommandKind::kCollective, 2, std::move(waits)); }
 
   VcuProgram p_;
