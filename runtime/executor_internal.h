@@ -7,6 +7,7 @@
 #include <optional>
 #include <thread>
 
+#include "openclaw/comm/group.h"
 #include "openclaw/runtime/executor.h"
 #include "openclaw/runtime/runs.h"
 
@@ -101,7 +102,7 @@ class StepExecutor : public Executor {
   // Finds the runs of a VCU whose device captures.
   Status PrepareReplay(VcuState& v);
   Status StageCommands(VcuState& v);
-  void BuildReplay(VcuState& v, const Run& run, Replay& replay);
+  void BuildReplay(VcuState& v, const CommandRun& run, Replay& replay);
   // The lane's part of a step in runs.
   void ReplayLane(VcuState& v, int lane, uint32_t round);
   // Its whole, where there is one VCU and one run: on the caller's thread.

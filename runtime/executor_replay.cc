@@ -35,7 +35,7 @@ Status TryCapture(Queue& queue) {
   return queue.EndCapture().status();
 }
 
-std::string NameOf(const VcuProgram& program, const Run& run) {
+std::string NameOf(const VcuProgram& program, const CommandRun& run) {
   const Command& first = program.commands[run.commands.front()];
   const Command& last = program.commands[run.commands.back()];
   std::string name = absl::StrCat(Name(first.kind), " ", first.name);
@@ -60,7 +60,7 @@ Status StepExecutor::PrepareReplay(VcuState& v) {
   v.replay->runs = FindRuns(*v.program);
   v.replay->alone = v.replay->runs.all(*v.program);
   OC_RETURN_IF_ERROR(StageCommands(v));
-  for (const Run& run : v.replay->runs.runs) {
+  for (const CommandRun& run : v.replay->runs.runs) {
     double seconds = 0;  // a run may take longer than a command, by so much
     const auto synchronize = [this, &v, &run, seconds]() mutable {
       if (seconds == 0) {
@@ -92,7 +92,7 @@ Status StepExecutor::StageCommands(VcuState& v) {
   return OkStatus();
 }
 
-void StepExecutor::BuildReplay(VcuState& v, const Run& run, Replay& replay) {
+void StepExecutor::BuildReplay(VcuState& v, const CommandRun& run, Replay& replay) {
   const Command* condition = nullptr;  // whose predicate holds for what is added
   for (int i : run.commands) {
     const Command& c = v.program->commands[i];
@@ -137,7 +137,7 @@ Status StepExecutor::TakeSnapshot(VcuState& v, int index) {
 }
 
 Status StepExecutor::RunOnce(VcuState& v, size_t run_index) {
-  const Run& run = v.replay->runs.runs[run_index];
+  const CommandRun& run = v.replay->runs.runs[run_index];
   const std::vector<Command>& commands = v.program->commands;
   const Command& first = commands[run.commands.front()];
   const CallPurpose purpose(v.program->name.c_str(), Name(first.kind), first.name.c_str(),
@@ -167,7 +167,7 @@ Status StepExecutor::RunOnce(VcuState& v, size_t run_index) {
 }
 
 Status StepExecutor::RunAlone(VcuState& v) {
-  const Run& run = v.replay->runs.runs[0];
+  const CommandRun& run = v.replay->runs.runs[0];
   const auto of_kind = [&](CommandKind kind, const auto& f) -> Status {
     for (int i : run.commands) {
       if (v.program->commands[i].kind == kind) OC_RETURN_IF_ERROR(f(i));
@@ -189,7 +189,7 @@ void StepExecutor::ReplayLane(VcuState& v, int lane, uint32_t round) {
   const Runs& runs = v.replay->runs;
   if (lane == 0) {
     for (size_t r = 0; r < runs.runs.size(); ++r) {
-      const Run& run = runs.runs[r];
+      const CommandRun& run = runs.runs[r];
       for (int w : run.waits) Await(v.commands[w].done, round);
       for (int i : run.commands) {
         if (commands[i].kind == CommandKind::kFeed) Await(v.commands[i].filled, round);

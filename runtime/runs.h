@@ -14,14 +14,14 @@
 
 namespace oc {
 
-struct Run {
+struct CommandRun {
   std::vector<int> commands;  // ascending
   std::vector<int> waits;     // commands of other lanes, in no run, that end before it begins
 };
 
 struct Runs {
-  std::vector<Run> runs;    // in the order in which they run
-  std::vector<int> run_of;  // of each command; kNone: it is in none, and its lane runs it
+  std::vector<CommandRun> runs;  // in the order in which they run
+  std::vector<int> run_of;       // of each command; kNone: it is in none, and its lane runs it
   // Whether that is all that the VCU does.
   bool all(const VcuProgram& program) const;
 };

@@ -258,21 +258,19 @@ TEST_F(ReplayTest, AnOpThatCannotBeCapturedStandsBetweenPieces) {
   EXPECT_THAT(replay->report().reason, HasSubstr("must not be captured"));
 }
 
-TEST_F(ReplayTest, AnOpThatCannotBeCapturedWithinACondition) {
-  for (const auto* op : {&sum_, &both_}) {
-    SetUp();
-    queue_->refused = op->get();
-    auto replay = Make();
-    ExpectSums(*replay);
-    EXPECT_EQ(replay->report().launches, 3);
-    EXPECT_EQ(replay->report().captured_calls, 4);
-    EXPECT_EQ(replay->report().plain_calls, 1);
-    replay = nullptr;
-    calls_.clear();
-    ranges_.clear();
-    queue_ = nullptr;
-  }
+class RefusedWithin : public ReplayTest, public ::testing::WithParamInterface<bool> {};
+
+TEST_P(RefusedWithin, LeavesTheConditionToTheHost) {
+  queue_->refused = GetParam() ? sum_.get() : both_.get();
+  auto replay = Make();
+  ExpectSums(*replay);
+  EXPECT_EQ(replay->report().launches, 3);
+  EXPECT_EQ(replay->report().captured_calls, 4);
+  EXPECT_EQ(replay->report().plain_calls, 1);
+  EXPECT_THAT(replay->report().reason, HasSubstr("must not be captured"));
 }
+
+INSTANTIATE_TEST_SUITE_P(FirstAndLast, RefusedWithin, ::testing::Bool());
 
 // ---- Training ----
 
@@ -312,7 +310,8 @@ class CapturedTraining : public ::testing::Test {
       EXPECT_TRUE(step.ok()) << step.status();
       if (!step.ok()) return trained;
       trained.losses.push_back(step->loss);
-      trained.norms.push_back(step->grad_norm);
+      // What is not a number is not equal to itself.
+      trained.norms.push_back(std::isfinite(step->grad_norm) ? step->grad_norm : -1);
       trained.skipped.push_back(step->skipped);
     }
     for (const auto& vcu : cluster->vcus()) {
@@ -339,6 +338,8 @@ class CapturedTraining : public ::testing::Test {
     EXPECT_EQ(plain.norms, captured.norms);
     EXPECT_EQ(plain.skipped, captured.skipped);
     EXPECT_EQ(plain.parameters, captured.parameters);
+    EXPECT_EQ(captured.losses.size(), 9u);
+    if (captured.losses.size() != 9u) return {};
     EXPECT_LT(captured.losses[7], captured.losses[0]);
     for (const CaptureReport& r : plain.reports) {
       EXPECT_EQ(r.launches + r.captured_calls, 0);
@@ -374,7 +375,7 @@ TEST_F(CapturedTraining, APipelineLaunchesBetweenItsMessages) {
 
 TEST_F(CapturedTraining, ReplicasLaunchBetweenTheirSums) {
   for (const CaptureReport& r :
-       ExpectSame({Sim(), Sim()}, {.pipeline_depth = 1, .data_parallel = 2, .shard = 2})) {
+       ExpectSame({Sim(), Sim()}, {.pipeline_depth = 1, .data_parallel = 2, .shard = 1})) {
     EXPECT_GT(r.launches, 1);
     EXPECT_EQ(r.plain_calls, 0);
   }
