@@ -60,7 +60,9 @@ OC_HANDLE_(CapturedWork, oc_graph)
 
 }  // namespace
 
+Device& DeviceOf(oc_device* device) { return *From(device)->device; }
 Slice& SliceOf(oc_slice* slice) { return *From(slice)->slice; }
+Event& EventOf(oc_event* event) { return *From(event); }
 Queue& QueueOf(oc_queue* queue) { return *From(queue)->queue; }
 BufferRange RangeOf(const oc_range& r) {
   if (r.buffer == nullptr) return {};
