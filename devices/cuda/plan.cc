@@ -46,7 +46,9 @@ Status OpPlan::NotDeterministic() {
 const PlanRegistry& Plans() {
   static const PlanRegistry plans = [] {
     PlanRegistry all;
-    for (const auto add : {RegisterElementwise}) add(all);
+    for (const auto add : {RegisterElementwise, RegisterRowNorms, RegisterSoftmax, RegisterSequence,
+                           RegisterAttention, RegisterPools, RegisterUpdates})
+      add(all);
     return all;
   }();
   return plans;
