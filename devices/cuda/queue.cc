@@ -263,8 +263,8 @@ StatusOr<bool> CudaQueue::IsPinned(const void* memory) const {
 Status CudaQueue::WantPinned(const char* what) const {
   if (CaptureId() == 0) return OkStatus();
   return Unimplemented(what, " in a capture of ", where_,
-                            ": the memory of the host is not pinned, so that a replay could not "
-                            "copy it");
+                       ": the memory of the host is not pinned, so that a replay could not "
+                       "copy it");
 }
 
 uint64_t CudaQueue::CaptureId() const {
@@ -444,9 +444,9 @@ Status CudaQueue::AddCondition(const float* value) {
   };
   OC_RETURN_IF_ERROR(info(nullptr, nullptr));
   cudaGraphConditionalHandle handle{};
-  OC_RETURN_IF_ERROR(ToStatus(
-      cudaGraphConditionalHandleCreate(&handle, graph, 0, cudaGraphCondAssignDefault),
-      "cudaGraphConditionalHandleCreate", where_));
+  OC_RETURN_IF_ERROR(
+      ToStatus(cudaGraphConditionalHandleCreate(&handle, graph, 0, cudaGraphCondAssignDefault),
+               "cudaGraphConditionalHandleCreate", where_));
   OC_RETURN_IF_ERROR(
       ToStatus(kernels::SetIfFinite(handle, value, stream_), "set a condition", where_));
   const cudaGraphNode_t* before = nullptr;
@@ -460,17 +460,15 @@ Status CudaQueue::AddCondition(const float* value) {
   cudaGraphNode_t added = nullptr;
   OC_RETURN_IF_ERROR(ToStatus(cudaGraphAddNode(&added, graph, before, nullptr, count, &node),
                               "cudaGraphAddNode", where_));
-  OC_RETURN_IF_ERROR(ToStatus(
-      cudaStreamUpdateCaptureDependencies(stream_, &added, nullptr, 1,
-                                          cudaStreamSetCaptureDependencies),
-      "cudaStreamUpdateCaptureDependencies", where_));
+  OC_RETURN_IF_ERROR(ToStatus(cudaStreamUpdateCaptureDependencies(stream_, &added, nullptr, 1,
+                                                                  cudaStreamSetCaptureDependencies),
+                              "cudaStreamUpdateCaptureDependencies", where_));
   if (body_ == nullptr) {
     OC_ASSIGN_OR_RETURN(body_, slice_.CreateStream(where_));
   }
-  return ToStatus(
-      cudaStreamBeginCaptureToGraph(body_, node.conditional.phGraph_out[0], nullptr, nullptr, 0,
-                                    cudaStreamCaptureModeRelaxed),
-      "cudaStreamBeginCaptureToGraph", where_);
+  return ToStatus(cudaStreamBeginCaptureToGraph(body_, node.conditional.phGraph_out[0], nullptr,
+                                                nullptr, 0, cudaStreamCaptureModeRelaxed),
+                  "cudaStreamBeginCaptureToGraph", where_);
 }
 
 Status CudaQueue::BeginIfFinite(BufferRange value) {

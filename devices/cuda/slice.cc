@@ -96,7 +96,8 @@ StatusOr<std::unique_ptr<Event>> CudaSlice::CreateEvent() {
 }
 
 StatusOr<std::unique_ptr<HostMemory>> CudaSlice::AllocateHost(int64_t bytes) {
-  const std::string what = absl::StrCat("allocate ", bytes, " bytes of pinned memory for ", where());
+  const std::string what =
+      absl::StrCat("allocate ", bytes, " bytes of pinned memory for ", where());
   if (bytes < 0) return InvalidArgument(what);
   OC_RETURN_IF_ERROR(Use());
   void* data = nullptr;
