@@ -3,6 +3,7 @@
 #include <mutex>
 
 #include "openclaw/devices/substitute_ops.h"
+#include "openclaw/graph/fuse.h"
 
 namespace oc {
 namespace {
@@ -170,6 +171,9 @@ class SubstituteSlice : public Slice {
   }
 
   StatusOr<std::unique_ptr<PreparedOp>> MakeSubstitute(const OpRequest& request) {
+    if (IsFused(request.def->name)) {
+      return Unimplemented("nothing stands in for a fused op: its simpler ops are taken instead");
+    }
     auto decomposed =
         MakeDecomposedOp(request, [&](const OpRequest& r) { return PrepareHere(r, 1); });
     if (!absl::IsUnimplemented(decomposed.status()) || !host_) return decomposed;

@@ -157,6 +157,10 @@ const std::vector<std::string>& FusedOps() {
   return ops;
 }
 
+bool IsFused(const std::string& op) {
+  return std::find(FusedOps().begin(), FusedOps().end(), op) != FusedOps().end();
+}
+
 std::vector<Node> FuseNodes(const Graph& graph, const std::vector<int>& ids,
                             const std::function<bool(const Node&)>& has) {
   return Fuser(graph, ids).Run(has);

@@ -15,6 +15,7 @@ namespace oc {
 
 // Their names: add_layer_norm, layer_norm_grad, linear_grad_input_gelu.
 const std::vector<std::string>& FusedOps();
+bool IsFused(const std::string& op);
 
 // The nodes `ids` (ascending) in their order; where several of them are a fused op that `has`
 // accepts, that instead, in the place of the last: with the values that it reads and writes, and

@@ -73,11 +73,8 @@ StatusOr<const CostEntry*> Measured(const CostedCall& call, const std::vector<Te
 void AddFused(const Graph& graph, std::vector<Node>& nodes) {
   std::vector<int> ids;
   for (const Node& node : graph.nodes) ids.push_back(node.id);
-  const std::vector<std::string>& fused = FusedOps();
   for (Node& node : FuseNodes(graph, ids, [](const Node&) { return true; })) {
-    if (std::find(fused.begin(), fused.end(), node.def->name) != fused.end()) {
-      nodes.push_back(std::move(node));
-    }
+    if (IsFused(node.def->name)) nodes.push_back(std::move(node));
   }
 }
 

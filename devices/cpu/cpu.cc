@@ -1,6 +1,5 @@
 #include "openclaw/devices/cpu/cpu.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "openclaw/devices/cpu/kernels.h"
@@ -17,8 +16,7 @@ std::shared_ptr<const KernelRegistry> WithoutFused(const KernelRegistry& all) {
   bool deterministic = true;
   for (const auto& [op, entry] : all.entries()) {
     deterministic &= entry.deterministic;
-    const std::vector<std::string>& fused = FusedOps();
-    if (std::find(fused.begin(), fused.end(), op) != fused.end()) continue;
+    if (IsFused(op)) continue;
     rest->Add(op, entry.create, entry.accumulable, entry.sum_types);
   }
   if (deterministic) rest->Deterministic();

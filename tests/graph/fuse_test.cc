@@ -110,7 +110,8 @@ TEST(FuseNodes, KeepsWhatIsReadElsewhere) {
   %4 = gelu_grad(%3, %x) {approximate: "tanh"} : f32[2, 4]
   output y = %4
   output more = %3
-})");
+}
+)");
   ASSERT_TRUE(graph.ok()) << graph.status();
   const auto all = [](const Node&) { return true; };
   EXPECT_EQ(FuseNodes(*graph, AllOf(*graph), all).size(), 2u);
