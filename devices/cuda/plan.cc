@@ -46,7 +46,10 @@ Status OpPlan::NotDeterministic() {
 const PlanRegistry& Plans() {
   static const PlanRegistry plans = [] {
     PlanRegistry all;
-    for (const auto add : {RegisterElementwise}) add(all);
+    for (const auto add :
+         {RegisterElementwise, RegisterMovement, RegisterReduce, RegisterProducts}) {
+      add(all);
+    }
     return all;
   }();
   return plans;

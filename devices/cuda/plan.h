@@ -119,6 +119,9 @@ struct PlanEntry {
 using PlanRegistry = std::map<std::string, PlanEntry>;
 
 void RegisterElementwise(PlanRegistry& registry);  // elementwise.cc
+void RegisterMovement(PlanRegistry& registry);     // movement.cc
+void RegisterReduce(PlanRegistry& registry);       // reduce.cc
+void RegisterProducts(PlanRegistry& registry);     // products.cc
 // All of the above.
 const PlanRegistry& Plans();
 
