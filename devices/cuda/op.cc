@@ -23,6 +23,8 @@ StatusOr<std::unique_ptr<PreparedOp>> CudaOp::Create(const CudaSlice& slice,
   for (const auto& step : op->steps_) {
     OC_ASSIGN_OR_RETURN(const int64_t bytes, step->Prepare(slice, op->where_));
     scratch_bytes = std::max(scratch_bytes, bytes);
+    if (step->implementation() != nullptr) op->implementation_ = step->implementation();
+    op->deterministic_ = op->deterministic_ && step->deterministic();
   }
   op->workspace_bytes_ = op->scratch_ + scratch_bytes;
   if (op->workspace_bytes_ > 0) op->workspace_bytes_ += kAlign;

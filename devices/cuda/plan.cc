@@ -47,7 +47,8 @@ const PlanRegistry& Plans() {
   static const PlanRegistry plans = [] {
     PlanRegistry all;
     for (const auto add :
-         {RegisterElementwise, RegisterMovement, RegisterReduce, RegisterProducts}) {
+         {RegisterElementwise, RegisterMovement, RegisterReduce, RegisterProducts, RegisterRowNorms,
+          RegisterSoftmax, RegisterSequence, RegisterAttention, RegisterPools, RegisterUpdates}) {
       add(all);
     }
     return all;

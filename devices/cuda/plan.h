@@ -71,6 +71,10 @@ class Step {
   virtual StatusOr<int64_t> Prepare(const CudaSlice& slice, const std::string& where) {
     return int64_t{0};
   }
+  // Once prepared: which code it turned out to run (a constant), where that is not the plan's, and
+  // whether that repeats its results bit by bit.
+  virtual const char* implementation() const { return nullptr; }
+  virtual bool deterministic() const { return true; }
   // `scratch`: 256-byte aligned, of as many bytes as Prepare said.
   virtual Status Run(const Call& call, char* scratch, const std::string& where) const = 0;
 };
@@ -122,6 +126,12 @@ void RegisterElementwise(PlanRegistry& registry);  // elementwise.cc
 void RegisterMovement(PlanRegistry& registry);     // movement.cc
 void RegisterReduce(PlanRegistry& registry);       // reduce.cc
 void RegisterProducts(PlanRegistry& registry);     // products.cc
+void RegisterRowNorms(PlanRegistry& registry);     // row_norms.cc: layer norm, RMS norm
+void RegisterSoftmax(PlanRegistry& registry);      // softmax.cc: also cross-entropy and counts
+void RegisterSequence(PlanRegistry& registry);     // sequence.cc: embedding, rope, dropout
+void RegisterAttention(PlanRegistry& registry);    // attention.cc
+void RegisterPools(PlanRegistry& registry);        // pools.cc
+void RegisterUpdates(PlanRegistry& registry);      // updates.cc: optimizers, state, norms
 // All of the above.
 const PlanRegistry& Plans();
 

@@ -87,6 +87,12 @@ int64_t CudaSlice::HighWater(const Buffer& buffer) const {
   return static_cast<const CudaBuffer&>(buffer).high_water();
 }
 
+StatusOr<std::shared_ptr<Dnn>> CudaSlice::dnn() const {
+  std::lock_guard<std::mutex> lock(dnn_mutex_);
+  if (!dnn_) dnn_ = Dnn::Create(parts_.traits.ordinal, where());
+  return *dnn_;
+}
+
 int32_t CudaSlice::NextCheckCode() const {
   static std::atomic<int32_t> next{1};
   return next.fetch_add(1);

@@ -1,6 +1,9 @@
 // A slice: a share of a device's multiprocessors and memory.
 #pragma once
 
+#include <optional>
+
+#include "openclaw/devices/cuda/cudnn_graph.h"
 #include "openclaw/devices/cuda/partition.h"
 #include "openclaw/devices/cuda/plan.h"
 #include "openclaw/devices/cuda/queue.h"
@@ -41,6 +44,9 @@ class CudaSlice : public Slice {
   // One stream for what prepares and clears. Hold its mutex while using it.
   cudaStream_t setup_stream() const { return setup_; }
   std::mutex& setup_mutex() const { return setup_mutex_; }
+  // cuDNN for the slice's device, loaded when it is first wanted; the same error each time where it
+  // is not to be had.
+  StatusOr<std::shared_ptr<Dnn>> dnn() const;
   // Unique in the process.
   int32_t NextCheckCode() const;
 
@@ -52,6 +58,8 @@ class CudaSlice : public Slice {
   std::shared_ptr<EventPool> events_;
   cudaStream_t setup_ = nullptr;
   mutable std::mutex setup_mutex_;
+  mutable std::mutex dnn_mutex_;
+  mutable std::optional<StatusOr<std::shared_ptr<Dnn>>> dnn_;
   std::shared_ptr<std::atomic<int64_t>> used_ = std::make_shared<std::atomic<int64_t>>(0);
 };
 
