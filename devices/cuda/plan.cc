@@ -46,9 +46,11 @@ Status OpPlan::NotDeterministic() {
 const PlanRegistry& Plans() {
   static const PlanRegistry plans = [] {
     PlanRegistry all;
-    for (const auto add : {RegisterElementwise, RegisterRowNorms, RegisterSoftmax, RegisterSequence,
-                           RegisterAttention, RegisterPools, RegisterUpdates})
+    for (const auto add :
+         {RegisterElementwise, RegisterMovement, RegisterReduce, RegisterProducts, RegisterRowNorms,
+          RegisterSoftmax, RegisterSequence, RegisterAttention, RegisterPools, RegisterUpdates}) {
       add(all);
+    }
     return all;
   }();
   return plans;

@@ -123,6 +123,9 @@ struct PlanEntry {
 using PlanRegistry = std::map<std::string, PlanEntry>;
 
 void RegisterElementwise(PlanRegistry& registry);  // elementwise.cc
+void RegisterMovement(PlanRegistry& registry);     // movement.cc
+void RegisterReduce(PlanRegistry& registry);       // reduce.cc
+void RegisterProducts(PlanRegistry& registry);     // products.cc
 void RegisterRowNorms(PlanRegistry& registry);     // row_norms.cc: layer norm, RMS norm
 void RegisterSoftmax(PlanRegistry& registry);      // softmax.cc: also cross-entropy and counts
 void RegisterSequence(PlanRegistry& registry);     // sequence.cc: embedding, rope, dropout
