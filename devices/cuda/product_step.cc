@@ -223,12 +223,11 @@ StatusOr<Choice> ProductStep::Fastest(
            static_cast<size_t>(SizeInBytes(type));
   };
   const size_t output = bytes(p_.m, p_.ldd, p_.stride_d, p_.out_type);
-  const size_t sizes[] = {bytes(p_.transpose_a ? p_.k : p_.m, p_.lda, p_.stride_a, p_.type),
-                          bytes(p_.transpose_b ? p_.n : p_.k, p_.ldb, p_.stride_b, p_.type),
-                          output,
-                          p_.epilogue == Epilogue::kGeluTanhGrad ? output
-                                                                 : static_cast<size_t>(p_.n) * 4,
-                          kMostWorkspace};
+  const size_t sizes[] = {
+      bytes(p_.transpose_a ? p_.k : p_.m, p_.lda, p_.stride_a, p_.type),
+      bytes(p_.transpose_b ? p_.n : p_.k, p_.ldb, p_.stride_b, p_.type), output,
+      p_.epilogue == Epilogue::kGeluTanhGrad ? output : static_cast<size_t>(p_.n) * 4,
+      kMostWorkspace};
   size_t offsets[5], total = 0;
   for (int i = 0; i < 5; ++i) {
     offsets[i] = total;
@@ -339,8 +338,8 @@ StatusOr<int64_t> ProductStep::Prepare(const CudaSlice& slice, const std::string
 
 bool ProductStep::IsAligned(const Call& call) const {
   const auto at = [](const void* address) { return reinterpret_cast<uintptr_t>(address); };
-  const uintptr_t bits = at(a_(call)) | at(b_(call)) | at(d_(call)) |
-                         at(bias_ == nullptr ? nullptr : bias_(call));
+  const uintptr_t bits =
+      at(a_(call)) | at(b_(call)) | at(d_(call)) | at(bias_ == nullptr ? nullptr : bias_(call));
   return bits % kAlign == 0;
 }
 
@@ -379,9 +378,9 @@ class GeluGradStep : public Step {
     OC_RETURN_IF_ERROR(plain_.Run(call, scratch, where));
     const int64_t n = p_.batch * p_.m * p_.n;
     const auto op = tanh_ ? kernels::BinaryOp::kGeluTanhGrad : kernels::BinaryOp::kGeluGrad;
-    return ToStatus(kernels::Binary(TypeOf(p_.out_type), op, d_(call), x_(call), d_(call), n, n,
-                                    call.stream),
-                    "launch a kernel", where);
+    return ToStatus(
+        kernels::Binary(TypeOf(p_.out_type), op, d_(call), x_(call), d_(call), n, n, call.stream),
+        "launch a kernel", where);
   }
 
  private:
