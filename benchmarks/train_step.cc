@@ -1,13 +1,17 @@
 // Times whole training steps of the models that train_step_pytorch.py times in PyTorch: same model,
 // batch and threads. One JSON line a model.
 //
-//   train_step [mlp lenet resnet18 gpt gpt2-124m gpt2-124m-1k gpt2-350m-1k] [--seconds 5]
-//              [--amp O2] [--dtype bf16] [--device LEAF] [--batch N] [--no-capture] [--rounds]
-//              [--ops]
+//   train_step [MODEL ...] [--device cuda] [--batch 64] [--context 1024] [--seconds 5] [--amp O2]
+//              [--dtype bf16] [--no-capture] [--rounds] [--ops]
+//
+// Models: mlp lenet resnet18 gpt gpt2-124m (these where none is named), and for accelerators
+// resnet50 gpt2-350m gpt2-1.5b llama-1.1b. A model has a batch and a context of its own where none
+// is given.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <iostream>
 #include <map>
 #include <string>
@@ -23,6 +27,14 @@
 namespace oc {
 namespace {
 
+struct Settings {
+  std::string device;              // empty: one VCU of this host's processors
+  int64_t batch = 0, context = 0;  // 0: the model's
+  PrecisionConfig precision;
+  double seconds = 5;
+  bool rounds = false, ops = false, capture = true;
+};
+
 struct Case {
   StatusOr<Graph> model;
   std::unique_ptr<Dataset> data;
@@ -30,67 +42,106 @@ struct Case {
   int64_t batch;
 };
 
-StatusOr<Case> MakeCase(const std::string& name) {
-  const HybridOptimizer sgd(Sgd{.lr = 1e-3, .momentum = 0.9});
-  const HybridOptimizer adamw(AdamW{.lr = 1e-4, .weight_decay = 0.1}, {.clip_norm = 1.0});
-  const auto images = [](int64_t side, int64_t channels) {
-    return MakeSyntheticImages({.size = 256, .height = side, .width = side, .channels = channels});
+Case Images(const Settings& settings, int64_t batch, int64_t side, int64_t channels,
+            StatusOr<Graph> model) {
+  if (settings.batch > 0) batch = settings.batch;
+  return {std::move(model),
+          MakeSyntheticImages({.size = std::max<int64_t>(256, batch),
+                               .height = side,
+                               .width = side,
+                               .channels = channels}),
+          Sgd{.lr = 1e-3, .momentum = 0.9}, batch};
+}
+
+Case Tokens(int64_t batch, int64_t context, int64_t vocabulary, StatusOr<Graph> model) {
+  return {std::move(model),
+          MakeSyntheticTokens(
+              {.size = std::max<int64_t>(64, batch), .context = context, .vocabulary = vocabulary}),
+          HybridOptimizer(AdamW{.lr = 1e-4, .weight_decay = 0.1}, {.clip_norm = 1.0}), batch};
+}
+
+Case Gpt(const Settings& settings, int64_t batch, models::Gpt2Options options) {
+  if (settings.batch > 0) batch = settings.batch;
+  if (settings.context > 0) options.context = settings.context;
+  return Tokens(batch, options.context, options.vocabulary, models::Gpt2(options));
+}
+
+Case Llama(const Settings& settings, int64_t batch, models::LlamaOptions options) {
+  if (settings.batch > 0) batch = settings.batch;
+  if (settings.context > 0) options.context = settings.context;
+  return Tokens(batch, options.context, options.vocabulary, models::Llama(options));
+}
+
+using MakeCase = std::function<Case(const Settings&)>;
+const std::vector<std::pair<std::string, MakeCase>>& Cases() {
+  static const auto* const cases = new std::vector<std::pair<std::string, MakeCase>>{
+      {"mlp",
+       [](const Settings& s) {
+         return Images(s, 128, 28, 1, models::Mlp({.hidden = {1024, 1024}}));
+       }},
+      {"lenet", [](const Settings& s) { return Images(s, 128, 28, 1, models::LeNet({})); }},
+      {"resnet18",
+       [](const Settings& s) {
+         return Images(
+             s, 32, 32, 3,
+             models::ResNet({.input = {32, 32, 3}, .depth = 18, .classes = 10, .stem = "small"}));
+       }},
+      {"gpt",
+       [](const Settings& s) {
+         return Gpt(s, 8,
+                    {.layers = 4, .width = 256, .heads = 4, .context = 256, .vocabulary = 256});
+       }},
+      {"gpt2-124m",
+       [](const Settings& s) { return Gpt(s, 4, {.context = 64, .vocabulary = 50304}); }},
+      {"gpt2-350m",
+       [](const Settings& s) {
+         return Gpt(s, 32, {.layers = 24, .width = 1024, .heads = 16, .vocabulary = 50304});
+       }},
+      {"gpt2-1.5b",
+       [](const Settings& s) {
+         return Gpt(s, 16, {.layers = 48, .width = 1600, .heads = 25, .vocabulary = 50304});
+       }},
+      {"llama-1.1b", [](const Settings& s) { return Llama(s, 8, {.kv_heads = 4, .ffn = 5632}); }},
+      {"resnet50",
+       [](const Settings& s) { return Images(s, 256, 224, 3, models::ResNet({.depth = 50})); }},
   };
-  const auto tokens = [](int64_t context, int64_t vocabulary) {
-    return MakeSyntheticTokens({.size = 64, .context = context, .vocabulary = vocabulary});
-  };
-  if (name == "mlp") {
-    return Case{models::Mlp({.hidden = {1024, 1024}}), images(28, 1), sgd, 128};
+  return *cases;
+}
+
+StatusOr<Case> FindCase(const std::string& name, const Settings& settings) {
+  std::string known;
+  for (const auto& [other, make] : Cases()) {
+    if (other == name) return make(settings);
+    known += (known.empty() ? "" : ", ") + other;
   }
-  if (name == "lenet") return Case{models::LeNet({}), images(28, 1), sgd, 128};
-  if (name == "resnet18") {
-    return Case{models::ResNet({.input = {32, 32, 3}, .depth = 18, .classes = 10, .stem = "small"}),
-                images(32, 3), sgd, 32};
-  }
-  if (name == "gpt") {
-    return Case{
-        models::Gpt2({.layers = 4, .width = 256, .heads = 4, .context = 256, .vocabulary = 256}),
-        tokens(256, 256), adamw, 8};
-  }
-  if (name == "gpt2-124m") {
-    return Case{models::Gpt2({.context = 64, .vocabulary = 50304}), tokens(64, 50304), adamw, 4};
-  }
-  if (name == "gpt2-124m-1k") {
-    return Case{models::Gpt2({.context = 1024, .vocabulary = 50304}), tokens(1024, 50304), adamw,
-                64};
-  }
-  if (name == "gpt2-350m-1k") {
-    return Case{
-        models::Gpt2(
-            {.layers = 24, .width = 1024, .heads = 16, .context = 1024, .vocabulary = 50304}),
-        tokens(1024, 50304), adamw, 32};
-  }
-  return InvalidArgument("unknown model ", name, "; there are mlp, lenet, resnet18, gpt, ",
-                         "gpt2-124m, gpt2-124m-1k, gpt2-350m-1k");
+  return InvalidArgument("unknown model ", name, "; there are ", known);
 }
 
 // Runs steps for `seconds` (six at least) and prints their median.
-Status Time(const std::string& name, const PrecisionConfig& precision, ElasticPipeline& pipeline,
-            Batches::Iterator& batch, double seconds) {
+Status Time(const std::string& name, const Settings& settings, ElasticPipeline& pipeline,
+            Batches::Iterator& batch) {
   std::vector<double> times;
   const double begin = NowSeconds();
-  double units = 0;  // tokens or samples a step
-  while (times.size() < 6 || NowSeconds() - begin < seconds) {
-    OC_ASSIGN_OR_RETURN(const StepResult step, pipeline.Step(*batch));
+  double before = begin;
+  while (times.size() < 6 || before - begin < settings.seconds) {
+    OC_RETURN_IF_ERROR(pipeline.Step(*batch).status());
     ++batch;
-    times.push_back(step.seconds);
-    units = step.metrics.at("loss_count");
+    const double now = NowSeconds();
+    times.push_back(now - before);
+    before = now;
   }
   std::nth_element(times.begin(), times.begin() + times.size() / 2, times.end());
   const double median = times[times.size() / 2];
   std::printf(
       "{\"model\": \"%s\", \"framework\": \"openclaw\", \"amp_level\": \"%s\", \"ms\": %.3f, "
-      "\"per_second\": %.0f, \"launches\": %lld, \"gflops\": %.1f, "
-      "\"share_of_peak\": %.3f, \"predicted_ms\": %.3f}\n",
-      name.c_str(), Name(precision.amp_level), median * 1e3, units / median,
-      static_cast<long long>(pipeline.executor().capture(0).launches),
+      "\"gflops\": %.1f, \"share_of_peak\": %.3f, \"predicted_ms\": %.3f, "
+      "\"arenas_gib\": %.2f, \"rows\": %lld, \"launches\": %lld}\n",
+      name.c_str(), Name(settings.precision.amp_level), median * 1e3,
       pipeline.step_flops() / median * 1e-9, pipeline.step_flops() / median / pipeline.peak_flops(),
-      pipeline.plan().predicted_step_seconds * 1e3);
+      pipeline.plan().predicted_step_seconds * 1e3,
+      pipeline.cluster().vcus()[0]->PeakBytes() / 1073741824.0,
+      static_cast<long long>(pipeline.global_batch()),
+      static_cast<long long>(pipeline.executor().capture(0).launches));
   std::fflush(stdout);
   return OkStatus();
 }
@@ -138,45 +189,35 @@ Status PrintOps(const ElasticPipeline& pipeline) {
   return OkStatus();
 }
 
-struct Options {
-  PrecisionConfig precision;
-  double seconds = 5;
-  // Each line read from the standard input is one more measurement: two programs can take turns on
-  // a machine whose speed drifts (compare.py).
-  bool rounds = false;
-  bool ops = false;
-  bool capture = true;
-  std::string device;  // a leaf, else what is found
-  int64_t batch = 0;   // instead of the model's own
-};
-
-Status Run(const std::string& name, const Options& o) {
-  OC_ASSIGN_OR_RETURN(Case c, MakeCase(name));
+// Where `rounds` is set, each line read from the standard input is one more measurement: two
+// programs can take turns on a machine whose speed drifts (compare.py).
+Status Run(const std::string& name, const Settings& settings) {
+  OC_ASSIGN_OR_RETURN(Case c, FindCase(name, settings));
   OC_RETURN_IF_ERROR(c.model.status());
   DiscoverOptions discover{.vcus = 1};
-  if (!o.device.empty()) discover.config.entries = {{.device = o.device}};
+  if (!settings.device.empty()) discover.config.entries = {{.device = settings.device}};
   OC_ASSIGN_OR_RETURN(Cluster cluster, Cluster::Discover(discover));
   const InMemory data(*c.data);
-  if (o.batch > 0) c.batch = o.batch;
-  OC_ASSIGN_OR_RETURN(auto pipeline, ElasticPipeline::Create(*c.model, cluster, c.optimizer,
-                                                             {.micro_batch = c.batch,
-                                                              .global_batch = c.batch,
-                                                              .recompute = "none",
-                                                              .amp_level = o.precision.amp_level,
-                                                              .half = o.precision.dtype,
-                                                              .capture = o.capture,
-                                                              .profile_seconds = 0.5}));
-  if (o.ops) OC_RETURN_IF_ERROR(PrintOps(*pipeline));
+  OC_ASSIGN_OR_RETURN(auto pipeline,
+                      ElasticPipeline::Create(*c.model, cluster, c.optimizer,
+                                              {.micro_batch = c.batch,
+                                               .global_batch = c.batch,
+                                               .recompute = "none",
+                                               .amp_level = settings.precision.amp_level,
+                                               .half = settings.precision.dtype,
+                                               .capture = settings.capture,
+                                               .profile_seconds = 0.5}));
+  if (settings.ops) OC_RETURN_IF_ERROR(PrintOps(*pipeline));
   OC_ASSIGN_OR_RETURN(const Batches batches, pipeline->UseData(data, 1 << 20));
   Batches::Iterator batch = batches.begin();
   for (int i = 0; i < 4; ++i, ++batch) OC_RETURN_IF_ERROR(pipeline->Step(*batch).status());
-  if (!o.rounds) {
-    OC_RETURN_IF_ERROR(Time(name, o.precision, *pipeline, batch, o.seconds));
+  if (!settings.rounds) {
+    OC_RETURN_IF_ERROR(Time(name, settings, *pipeline, batch));
   } else {
     std::printf("ready\n");
     std::fflush(stdout);
     for (std::string line; std::getline(std::cin, line);) {
-      OC_RETURN_IF_ERROR(Time(name, o.precision, *pipeline, batch, o.seconds));
+      OC_RETURN_IF_ERROR(Time(name, settings, *pipeline, batch));
     }
   }
   pipeline.reset();
@@ -188,36 +229,38 @@ Status Run(const std::string& name, const Options& o) {
 
 int main(int argc, char** argv) {
   std::vector<std::string> names;
-  oc::Options o;
+  oc::Settings settings;
   for (int i = 1; i < argc; ++i) {
     const std::string arg = argv[i];
     const bool more = i + 1 < argc;
     if (arg == "--seconds" && more) {
-      o.seconds = std::atof(argv[++i]);
+      settings.seconds = std::atof(argv[++i]);
+    } else if (arg == "--device" && more) {
+      settings.device = argv[++i];
+    } else if (arg == "--batch" && more) {
+      settings.batch = std::atoll(argv[++i]);
+    } else if (arg == "--context" && more) {
+      settings.context = std::atoll(argv[++i]);
     } else if (arg == "--amp" && more) {
       const std::string wanted = argv[++i];
       for (oc::AmpLevel level : {oc::AmpLevel::kO1, oc::AmpLevel::kO2, oc::AmpLevel::kO3}) {
-        if (wanted == oc::Name(level)) o.precision.amp_level = level;
+        if (wanted == oc::Name(level)) settings.precision.amp_level = level;
       }
     } else if (arg == "--dtype" && more) {
-      if (std::strcmp(argv[++i], "f16") == 0) o.precision.dtype = oc::DType::kF16;
-    } else if (arg == "--device" && more) {
-      o.device = argv[++i];
-    } else if (arg == "--batch" && more) {
-      o.batch = std::atoll(argv[++i]);
+      if (std::strcmp(argv[++i], "f16") == 0) settings.precision.dtype = oc::DType::kF16;
     } else if (arg == "--no-capture") {
-      o.capture = false;
+      settings.capture = false;
     } else if (arg == "--rounds") {
-      o.rounds = true;
+      settings.rounds = true;
     } else if (arg == "--ops") {
-      o.ops = true;
+      settings.ops = true;
     } else {
       names.push_back(arg);
     }
   }
   if (names.empty()) names = {"mlp", "lenet", "resnet18", "gpt", "gpt2-124m"};
   for (const std::string& name : names) {
-    const oc::Status status = oc::Run(name, o);
+    const oc::Status status = oc::Run(name, settings);
     if (!status.ok()) {
       std::fprintf(stderr, "train_step %s: %s\n", name.c_str(), status.ToString().c_str());
       return 1;
