@@ -47,8 +47,9 @@ const PlanRegistry& Plans() {
   static const PlanRegistry plans = [] {
     PlanRegistry all;
     for (const auto add :
-         {RegisterElementwise, RegisterMovement, RegisterReduce, RegisterProducts, RegisterRowNorms,
-          RegisterSoftmax, RegisterSequence, RegisterAttention, RegisterPools, RegisterUpdates}) {
+         {RegisterElementwise, RegisterMovement, RegisterReduce, RegisterProducts,
+          RegisterConvolutions, RegisterBatchNorm, RegisterRowNorms, RegisterSoftmax,
+          RegisterSequence, RegisterAttention, RegisterPools, RegisterUpdates}) {
       add(all);
     }
     return all;

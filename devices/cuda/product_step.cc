@@ -7,7 +7,7 @@
 #include "openclaw/devices/cuda/blas.h"
 #include "openclaw/devices/cuda/kernels/elementwise.h"
 #include "openclaw/devices/cuda/kernels/fill.h"
-#include "openclaw/devices/cuda/slice.h"
+#include "openclaw/devices/cuda/measure.h"
 
 namespace oc::cuda {
 namespace {
@@ -216,91 +216,38 @@ cublasStatus_t ProductStep::Launch(const Choice& choice, const void* a, const vo
 StatusOr<Choice> ProductStep::Fastest(
     const CudaSlice& slice, const std::vector<cublasLtMatmulHeuristicResult_t>& candidates,
     const std::string& where) const {
-  const Choice first = {candidates[0].algo, candidates[0].workspaceSize};
-  // Memory of the operands' size, where the device has it to spare.
   const auto bytes = [&](int64_t rows, int64_t ld, int64_t stride, DType type) {
-    return static_cast<size_t>(rows * ld + (p_.batch - 1) * stride) *
-           static_cast<size_t>(SizeInBytes(type));
+    return (rows * ld + (p_.batch - 1) * stride) * SizeInBytes(type);
   };
-  const size_t output = bytes(p_.m, p_.ldd, p_.stride_d, p_.out_type);
-  const size_t sizes[] = {
-      bytes(p_.transpose_a ? p_.k : p_.m, p_.lda, p_.stride_a, p_.type),
-      bytes(p_.transpose_b ? p_.n : p_.k, p_.ldb, p_.stride_b, p_.type), output,
-      p_.epilogue == Epilogue::kGeluTanhGrad ? output : static_cast<size_t>(p_.n) * 4,
-      kMostWorkspace};
-  size_t offsets[5], total = 0;
-  for (int i = 0; i < 5; ++i) {
-    offsets[i] = total;
-    total += (sizes[i] + 511) / 512 * 512;
-  }
-  size_t free = 0, all = 0;
-  OC_RETURN_IF_ERROR(ToStatus(cudaMemGetInfo(&free, &all), "cudaMemGetInfo", where));
-  constexpr size_t kLeave = size_t{1} << 30;
-  char* memory = nullptr;
-  if (free < total + kLeave ||
-      cudaMalloc(reinterpret_cast<void**>(&memory), total) != cudaSuccess) {
-    cudaGetLastError();
-    return first;
-  }
-  const std::shared_ptr<void> holder(memory, [](void* m) { cudaFree(m); });
-  std::lock_guard<std::mutex> lock(slice.setup_mutex());
-  const cudaStream_t stream = slice.setup_stream();
-  char* const a = memory + offsets[0];
-  char* const b = memory + offsets[1];
-  char* const d = memory + offsets[2];
-  char* const bias = memory + offsets[3];
-  const kernels::Type type = TypeOf(p_.type);
-  const auto fill = [&](kernels::Type of, void* to, size_t n) {
-    return ToStatus(
-        kernels::FillNoise(of, to, static_cast<int64_t>(n) / kernels::BytesOf(of), stream),
-        "launch a kernel", where);
-  };
-  OC_RETURN_IF_ERROR(fill(type, a, sizes[0]));
-  OC_RETURN_IF_ERROR(fill(type, b, sizes[1]));
-  OC_RETURN_IF_ERROR(fill(kernels::Type::kF32, bias, sizes[3]));
-  OC_RETURN_IF_ERROR(ToStatus(cudaMemsetAsync(d, 0, sizes[2], stream), "cudaMemsetAsync", where));
-  OC_ASSIGN_OR_RETURN(cudaEvent_t begin, slice.events()->Take(where));
-  OC_ASSIGN_OR_RETURN(cudaEvent_t end, slice.events()->Take(where));
-  // Milliseconds of `runs` in a row; below 0 where the algorithm refuses.
-  const auto time = [&](const Choice& choice, int runs) -> StatusOr<float> {
-    if (cudaEventRecord(begin, stream) != cudaSuccess) return -1.0f;
-    for (int i = 0; i < runs; ++i) {
-      if (Launch(choice, a, b, d, bias, memory + offsets[4], stream) != CUBLAS_STATUS_SUCCESS) {
-        cudaGetLastError();
-        return -1.0f;
-      }
-    }
-    cudaError_t code = cudaEventRecord(end, stream);
-    if (code == cudaSuccess) code = cudaEventSynchronize(end);
-    float ms = 0;
-    if (code == cudaSuccess) code = cudaEventElapsedTime(&ms, begin, end);
-    OC_RETURN_IF_ERROR(ToStatus(code, "measure a product", where));
-    return ms;
-  };
-  Choice best = first;
-  float best_ms = -1;
-  Status status;
+  const int64_t output = bytes(p_.m, p_.ldd, p_.stride_d, p_.out_type);
+  enum { kA, kB, kD, kBias, kWorkspace };
+  OC_ASSIGN_OR_RETURN(
+      const auto measure,
+      Measure::Create(slice,
+                      {bytes(p_.transpose_a ? p_.k : p_.m, p_.lda, p_.stride_a, p_.type),
+                       bytes(p_.transpose_b ? p_.n : p_.k, p_.ldb, p_.stride_b, p_.type),
+                       bytes(p_.m, p_.ldd, p_.stride_d, p_.out_type), p_.n * 4,
+                       static_cast<int64_t>(kMostWorkspace)},
+                      where));
+  Choice best = {candidates[0].algo, candidates[0].workspaceSize};
+  if (measure == nullptr) return best;
+  OC_RETURN_IF_ERROR(measure->Fill(kA, p_.type));
+  OC_RETURN_IF_ERROR(measure->Fill(kB, p_.type));
+  OC_RETURN_IF_ERROR(measure->Fill(kBias, p_.out_type));
+  double best_seconds = 0;
   for (const auto& candidate : candidates) {
     const Choice choice = {candidate.algo, candidate.workspaceSize};
-    auto once = time(choice, 1);  // loads its code
-    if (once.ok() && *once >= 0) once = time(choice, 1);
-    status = once.status();
-    if (!status.ok()) break;
-    if (*once < 0) continue;
-    const int runs = std::clamp(static_cast<int>(2.0f / std::max(*once, 1e-3f)), 1, 50);
-    const auto many = time(choice, runs);
-    status = many.status();
-    if (!status.ok()) break;
-    const float ms = *many / static_cast<float>(runs);
+    const auto run = [&] {
+      return Launch(choice, measure->memory(kA), measure->memory(kB), measure->memory(kD),
+                    measure->memory(kBias), measure->memory(kWorkspace),
+                    measure->stream()) == CUBLAS_STATUS_SUCCESS;
+    };
+    OC_ASSIGN_OR_RETURN(const double seconds, measure->Time(run, best_seconds));
     // Less than the noise is no reason to leave the library's order.
-    if (best_ms < 0 || ms < 0.98f * best_ms) {
-      best = choice;
-      best_ms = ms;
-    }
+    if (seconds < 0 || (best_seconds > 0 && seconds > 0.98 * best_seconds)) continue;
+    best = choice;
+    best_seconds = seconds;
   }
-  slice.events()->Give(begin);
-  slice.events()->Give(end);
-  OC_RETURN_IF_ERROR(status);
   return best;
 }
 

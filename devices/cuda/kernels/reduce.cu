@@ -176,7 +176,12 @@ struct SumOf {
   static constexpr int kSums = 1;
   const T* x;
   template <int V>
-  __device__ __forceinline__ void Load(int64_t at, int64_t, float (&first)[V], float (&)[V]) const {
+  struct State {};
+  template <int V>
+  __device__ __forceinline__ void Begin(int64_t, State<V>&) const {}
+  template <int V>
+  __device__ __forceinline__ void Load(int64_t at, const State<V>&, float (&first)[V],
+                                       float (&)[V]) const {
     kernels::Load<V>(x + at, first);
   }
 };
@@ -233,7 +238,7 @@ cudaError_t Reduce(Type type, Type out, ReduceOp op, const void* x, const Walk& 
 
 int ColumnChunks(int64_t rows, int64_t columns, int units) {
   // Some blocks a multiprocessor, of chunks long enough to be worth their last stage.
-  const int64_t strips = DivUp(columns, kStripThreads * 8);
+  const int64_t strips = DivUp(columns, kStrip * 8);
   int64_t chunks = DivUp(static_cast<int64_t>(units) * 4, strips > 0 ? strips : 1);
   const int64_t most = DivUp(rows, 64);
   if (chunks > most) chunks = most;
