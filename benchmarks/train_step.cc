@@ -2,7 +2,7 @@
 // batch and threads. One JSON line a model.
 //
 //   train_step [MODEL ...] [--device cuda] [--batch 64] [--context 1024] [--seconds 5] [--amp O2]
-//              [--dtype bf16] [--rounds] [--ops]
+//              [--dtype bf16] [--no-capture] [--rounds] [--ops]
 //
 // Models: mlp lenet resnet18 gpt gpt2-124m (these where none is named), and for accelerators
 // resnet50 gpt2-350m gpt2-1.5b llama-1.1b. A model has a batch and a context of its own where none
@@ -32,7 +32,7 @@ struct Settings {
   int64_t batch = 0, context = 0;  // 0: the model's
   PrecisionConfig precision;
   double seconds = 5;
-  bool rounds = false, ops = false;
+  bool rounds = false, ops = false, capture = true;
 };
 
 struct Case {
@@ -135,39 +135,58 @@ Status Time(const std::string& name, const Settings& settings, ElasticPipeline& 
   std::printf(
       "{\"model\": \"%s\", \"framework\": \"openclaw\", \"amp_level\": \"%s\", \"ms\": %.3f, "
       "\"gflops\": %.1f, \"share_of_peak\": %.3f, \"predicted_ms\": %.3f, "
-      "\"arenas_gib\": %.2f, \"rows\": %lld}\n",
+      "\"arenas_gib\": %.2f, \"rows\": %lld, \"launches\": %lld}\n",
       name.c_str(), Name(*settings.precision.amp_level), median * 1e3,
       pipeline.step_flops() / median * 1e-9, pipeline.step_flops() / median / pipeline.peak_flops(),
       pipeline.plan().predicted_step_seconds * 1e3,
       pipeline.cluster().vcus()[0]->PeakBytes() / 1073741824.0,
-      static_cast<long long>(pipeline.global_batch()));
+      static_cast<long long>(pipeline.global_batch()),
+      static_cast<long long>(pipeline.executor().capture(0).launches));
   std::fflush(stdout);
   return OkStatus();
 }
 
-// What the profile says of each op of the step, most expensive first.
-void PrintOps(const ElasticPipeline& pipeline) {
-  std::map<std::string, std::pair<int, double>> ops;
-  double total = 0;
-  for (const Graph* graph : {&pipeline.joint(), &pipeline.update()}) {
-    for (const Node& node : graph->nodes) {
-      const CostRequest request =
-          RequestOf(*graph, node, 0, pipeline.cluster().spec().vcus[0].kind);
-      const CostEntry* entry = pipeline.costs().Find(request.key);
-      if (entry == nullptr) continue;
-      auto& [count, seconds] = ops[request.key.substr(0, request.key.rfind(" on "))];
-      ++count;
-      seconds += entry->seconds;
-      total += entry->seconds;
+// What the profile says of each op of the step, most expensive first, beside the bytes that it must
+// move and the operations that it must do.
+Status PrintOps(const ElasticPipeline& pipeline) {
+  struct Sum {
+    int calls = 0;
+    double seconds = 0, bytes = 0, flops = 0;
+  };
+  std::map<std::string, Sum> ops;
+  Sum total;
+  const VcuProgram& program = pipeline.program().vcus[0];
+  const std::string& kind = pipeline.cluster().spec().vcus[0].kind;
+  for (const Command& c : program.commands) {
+    if (c.kind != CommandKind::kCompute || program.segments[c.segment].on_host) continue;
+    for (const Call& call : program.segments[c.segment].calls) {
+      OC_ASSIGN_OR_RETURN(const CostEntry entry,
+                          CostOf({call.def, call.attrs, call.input_types, call.accumulate}, kind,
+                                 pipeline.costs()));
+      const OpCost work = DefaultCost(*call.def, {call.input_types, call.attrs}, call.output_types);
+      // Lists of tensors are told by their number.
+      const std::string key =
+          call.input_types.size() > 16
+              ? absl::StrCat(call.def->name, " of ", call.input_types.size(), " operands")
+              : call.cost_key;
+      for (Sum* sum : {&ops[key], &total}) {
+        ++sum->calls;
+        sum->seconds += entry.seconds;
+        sum->bytes += work.bytes;
+        sum->flops += work.flops;
+      }
     }
   }
-  std::vector<std::pair<std::string, std::pair<int, double>>> sorted(ops.begin(), ops.end());
+  std::vector<std::pair<std::string, Sum>> sorted(ops.begin(), ops.end());
   std::sort(sorted.begin(), sorted.end(),
-            [](const auto& a, const auto& b) { return a.second.second > b.second.second; });
+            [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
+  sorted.emplace_back("in all", total);
   for (const auto& [key, sum] : sorted) {
-    std::printf("%8.3f ms %5.1f %% %4d x %s\n", sum.second * 1e3, 100 * sum.second / total,
-                sum.first, key.c_str());
+    std::printf("%8.3f ms %5.1f %% %4d x %9.1f MB %8.1f GB/s %8.1f GFLOP/s  %s\n",
+                sum.seconds * 1e3, 100 * sum.seconds / total.seconds, sum.calls, sum.bytes * 1e-6,
+                sum.bytes / sum.seconds * 1e-9, sum.flops / sum.seconds * 1e-9, key.c_str());
   }
+  return OkStatus();
 }
 
 // Where `rounds` is set, each line read from the standard input is one more measurement: two
@@ -186,8 +205,9 @@ Status Run(const std::string& name, const Settings& settings) {
                                                .recompute = "none",
                                                .amp_level = settings.precision.amp_level,
                                                .half = settings.precision.dtype,
+                                               .capture = settings.capture,
                                                .profile_seconds = 0.5}));
-  if (settings.ops) PrintOps(*pipeline);
+  if (settings.ops) OC_RETURN_IF_ERROR(PrintOps(*pipeline));
   OC_ASSIGN_OR_RETURN(const Batches batches, pipeline->UseData(data, 1 << 20));
   Batches::Iterator batch = batches.begin();
   for (int i = 0; i < 4; ++i, ++batch) OC_RETURN_IF_ERROR(pipeline->Step(*batch).status());
@@ -228,6 +248,8 @@ int main(int argc, char** argv) {
       }
     } else if (arg == "--dtype" && more) {
       if (std::strcmp(argv[++i], "f16") == 0) settings.precision.dtype = oc::DType::kF16;
+    } else if (arg == "--no-capture") {
+      settings.capture = false;
     } else if (arg == "--rounds") {
       settings.rounds = true;
     } else if (arg == "--ops") {

@@ -42,8 +42,10 @@ oc_device_api TableWithoutDevices(const char* leaf);
 // What handles of an exported table stand for, for the optional tables that a leaf adds to it
 // (collectives); and a status as the interface passes it, with its message in `error` (may be
 // null).
+Device& DeviceOf(oc_device* device);
 Slice& SliceOf(oc_slice* slice);
 Queue& QueueOf(oc_queue* queue);
+Event& EventOf(oc_event* event);
 BufferRange RangeOf(const oc_range& range);
 int32_t GiveStatus(const Status& status, oc_error* error);
 

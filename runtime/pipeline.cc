@@ -365,7 +365,8 @@ Status ElasticPipeline::MakePlan() {
 Status ElasticPipeline::MakeExecutor() {
   OC_ASSIGN_OR_RETURN(executor_, Executor::Create(program(), cluster_.local(),
                                                   {.timeout_seconds = options_.timeout_seconds,
-                                                   .epoch = next_epoch_++}));
+                                                   .epoch = next_epoch_++,
+                                                   .capture = options_.capture}));
   return OkStatus();
 }
 

@@ -57,6 +57,7 @@ struct PipelineOptions {
   ShardBy shard_by = ShardBy::kEqual;
   OffloadConfig offload;
   uint64_t seed = 1;        // of initial values, data order and dropout
+  bool capture = true;      // ExecutorOptions::capture
   int64_t total_steps = 0;  // what learning-rate schedules run towards
   int data_workers = 1;
   double timeout_seconds = 30;  // of every blocking call between VCUs

@@ -1,0 +1,28 @@
+// Pools over NHWC images: a thread an output pixel and a pack of channels; gradients gather, so
+// that no two threads add to one element.
+#pragma once
+
+#include "openclaw/devices/cuda/kernels/types.h"
+
+namespace oc::cuda::kernels {
+
+// As ops::WindowAxis.
+struct PoolAxis {
+  int size = 0, outputs = 0;  // of the image and of the pooled one
+  int kernel = 1, stride = 1, before = 0, dilation = 1;
+};
+
+struct Pool {
+  enum class What { kMax, kMaxGrad, kMean, kMeanGrad };
+  What what = What::kMax;
+  Type type = Type::kF32;
+  int64_t batch = 0, channels = 0;
+  PoolAxis h, w;
+  bool count_padding = true;   // in the divisor of a mean
+  const void* from = nullptr;  // x, or dy
+  void* to = nullptr;          // y, or dx
+  uint8_t* index = nullptr;    // of maxima: written forward, read backward
+};
+cudaError_t Launch(const Pool& pool, cudaStream_t stream);
+
+}  // namespace oc::cuda::kernels

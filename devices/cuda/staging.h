@@ -1,0 +1,40 @@
+// Copies between pageable memory of the host and a device, through pinned memory: the calls return
+// before the copy is done, as CUDA's own would not.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "openclaw/devices/cuda/api.h"
+
+namespace oc::cuda {
+
+// Of one stream, and used by one thread at a time.
+class Staging {
+ public:
+  static StatusOr<std::unique_ptr<Staging>> Create(cudaStream_t stream, const std::string& where);
+  // Waits for the stream.
+  ~Staging();
+  // Returns once `from` has been read. Blocks while the chunks are on their way.
+  Status FromHost(void* to, std::span<const std::byte> from);
+  // `to` is written when the stream has come to it.
+  Status ToHost(std::span<std::byte> to, const void* from);
+
+ private:
+  static constexpr size_t kChunk = size_t{4} << 20;
+  struct Chunk {
+    std::byte* memory = nullptr;
+    cudaEvent_t free = nullptr;  // once it may be written again
+  };
+  Staging(cudaStream_t stream, std::string where) : stream_(stream), where_(std::move(where)) {}
+
+  const cudaStream_t stream_;
+  const std::string where_;
+  Chunk up_[2];
+  std::byte* down_ = nullptr;  // the stream uses it in order
+  int next_ = 0;
+};
+
+}  // namespace oc::cuda
