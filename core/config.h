@@ -42,6 +42,7 @@ struct TrainConfig {
   uint64_t seed = 1;
   int64_t evaluate_every = 0;  // 0: only at the end
   bool deterministic = false;
+  bool capture = true;  // on devices that can
 };
 
 // Steps count from the run's first. Which keys a schedule takes stands in optim/learning_rate.h.

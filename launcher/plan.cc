@@ -1,8 +1,10 @@
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 
 #include "openclaw/core/logging.h"
 #include "openclaw/devices/substitute.h"
+#include "openclaw/graph/fuse.h"
 #include "openclaw/launcher/commands.h"
 #include "openclaw/launcher/config/cluster_file.h"
 #include "openclaw/partitioner/compute_types.h"
@@ -62,8 +64,11 @@ Status MeasureFor(VcuSpec& v, const DeviceRegistry& registry, const TrainingGrap
   const bool knows_host = !offloads || v.device == "cpu" ||
                           (!v.host_kind.empty() &&
                            MissingCosts(graphs.update, &graphs.update, v.host_kind, costs).empty());
-  if (!v.kind.empty() && missing(config.parallel.shard > 0).empty() && knows_host)
-    return OkStatus();
+  // What nobody knows of a fused op is that it cannot be taken.
+  const auto needed = missing(config.parallel.shard > 0);
+  const bool knows_ops = std::all_of(needed.begin(), needed.end(),
+                                     [](const CostRequest& r) { return IsFused(r.def->name); });
+  if (!v.kind.empty() && knows_ops && knows_host) return OkStatus();
   const auto no_costs = [&](const std::string& why) {
     return FailedPrecondition("plan: no costs for VCU ", v.name,
                               v.kind.empty() ? "" : " of kind " + v.kind, ": ", why,

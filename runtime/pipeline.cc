@@ -385,7 +385,8 @@ Status ElasticPipeline::MakePlan() {
 Status ElasticPipeline::MakeExecutor() {
   OC_ASSIGN_OR_RETURN(executor_, Executor::Create(program(), cluster_.local(),
                                                   {.timeout_seconds = options_.timeout_seconds,
-                                                   .epoch = next_epoch_++}));
+                                                   .epoch = next_epoch_++,
+                                                   .capture = options_.capture}));
   return OkStatus();
 }
 
@@ -393,8 +394,11 @@ int64_t ElasticPipeline::predicted_process_bytes() const {
   int64_t bytes = 0;
   for (const auto& vcu : cluster_.vcus()) {
     const VcuProgram& p = program().vcus[vcu->index()];
-    bytes += p.state_bytes + p.step_bytes + p.host_bytes + plan().vcus[vcu->index()].host_bytes +
-             vcu->staging_bytes();
+    // Arenas are memory of the host where it touches them, or the device computes with its cores.
+    const bool in_host = !cluster_.spec().vcus[vcu->index()].cores.empty() ||
+                         !vcu->view({.arena = Arena::kStep, .bytes = p.step_bytes}).empty();
+    if (in_host) bytes += p.state_bytes + p.step_bytes;
+    bytes += p.host_bytes + plan().vcus[vcu->index()].host_bytes + vcu->staging_bytes();
   }
   if (executor_ != nullptr) bytes += executor_->host_bytes();
   if (loader_ != nullptr) bytes += loader_->buffer_bytes();

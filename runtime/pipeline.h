@@ -55,6 +55,7 @@ struct PipelineOptions {
   ShardBy shard_by = ShardBy::kEqual;
   OffloadConfig offload;
   uint64_t seed = 1;        // of initial values, data order and dropout
+  bool capture = true;      // ExecutorOptions::capture
   int64_t total_steps = 0;  // what learning-rate schedules run towards
   int data_workers = 1;
   double timeout_seconds = 30;  // of every blocking call between VCUs
@@ -154,8 +155,9 @@ class ElasticPipeline {
   // Of the last training step.
   Executor& executor() { return *executor_; }
   Cluster& cluster() const { return cluster_; }
-  // Memory of this process that the pipeline will take: arenas, what is staged for devices whose
-  // memory the host cannot touch and for ops that they lack, buffers of the loader.
+  // Memory of this process that the pipeline will take: arenas that lie in the host's memory, what
+  // is staged for devices whose memory the host cannot touch and for ops that they lack, buffers of
+  // the loader. A device without cores of the host is taken to have memory of its own.
   int64_t predicted_process_bytes() const;
   // Resident memory of this process just before its first arena.
   int64_t process_bytes_before() const { return process_bytes_before_; }

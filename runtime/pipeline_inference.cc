@@ -125,10 +125,11 @@ StatusOr<ElasticPipeline::Inference*> ElasticPipeline::InferenceFor(int64_t micr
     OC_RETURN_IF_ERROR(vcu->Reserve(p.state_bytes, p.step_bytes));
   }
   if (entry->executor == nullptr) {
-    OC_ASSIGN_OR_RETURN(
-        entry->executor,
-        Executor::Create(entry->program, cluster_.local(),
-                         {.timeout_seconds = options_.timeout_seconds, .epoch = next_epoch_++}));
+    OC_ASSIGN_OR_RETURN(entry->executor,
+                        Executor::Create(entry->program, cluster_.local(),
+                                         {.timeout_seconds = options_.timeout_seconds,
+                                          .epoch = next_epoch_++,
+                                          .capture = options_.capture}));
   }
   return entry.get();
 }

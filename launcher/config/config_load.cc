@@ -375,6 +375,7 @@ void ReadTrain(const YamlValue* value, Errors* errors, ExperimentConfig* c) {
   section.Unsigned("seed", &train.seed);
   section.Int("evaluate_every", 0, kMaxInt, &train.evaluate_every);
   section.Bool("deterministic", &train.deterministic);
+  section.Bool("capture", &train.capture);
   section.Finish();
   if (errors->empty()) CheckBatch(!micro_batch.has_value(), &section, c);
 }

@@ -198,6 +198,7 @@ KeyValues Flatten(const ExperimentConfig& c) {
   add("train.seed", absl::StrCat(c.train.seed));
   add("train.evaluate_every", Text(c.train.evaluate_every));
   add("train.deterministic", Text(c.train.deterministic));
+  add("train.capture", Text(c.train.capture));
   AddOptimizer(c.optimizer, &out);
   add("precision.amp_level", Name(c.precision.amp_level));
   add("precision.dtype", Name(c.precision.dtype));
