@@ -136,7 +136,7 @@ Status Time(const std::string& name, const Settings& settings, ElasticPipeline& 
       "{\"model\": \"%s\", \"framework\": \"openclaw\", \"amp_level\": \"%s\", \"ms\": %.3f, "
       "\"gflops\": %.1f, \"share_of_peak\": %.3f, \"predicted_ms\": %.3f, "
       "\"arenas_gib\": %.2f, \"rows\": %lld, \"launches\": %lld}\n",
-      name.c_str(), Name(settings.precision.amp_level), median * 1e3,
+      name.c_str(), Name(*settings.precision.amp_level), median * 1e3,
       pipeline.step_flops() / median * 1e-9, pipeline.step_flops() / median / pipeline.peak_flops(),
       pipeline.plan().predicted_step_seconds * 1e3,
       pipeline.cluster().vcus()[0]->PeakBytes() / 1073741824.0,

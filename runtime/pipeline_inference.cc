@@ -86,8 +86,8 @@ StatusOr<ElasticPipeline::Inference*> ElasticPipeline::InferenceFor(int64_t micr
   std::unique_ptr<Inference>& entry = inference_[key];
   if (entry == nullptr) {
     auto made = std::make_unique<Inference>();
-    OC_ASSIGN_OR_RETURN(
-        made->graph, BuildInferenceGraph(model_, micro_batch, {options_.amp_level, options_.half}));
+    OC_ASSIGN_OR_RETURN(made->graph, BuildInferenceGraph(model_, micro_batch,
+                                                         {*options_.amp_level, options_.half}));
     // Times are not needed to run, and measuring would take memory.
     CostTable costs = costs_;
     OC_RETURN_IF_ERROR(ProfileGraphs(cluster_, made->graph, nullptr, costs,
