@@ -29,10 +29,14 @@ namespace {
 // cudnnBackendDescriptorType_t.
 enum : int32_t {
   kPointwise = 0,
+  kConvolution = 1,
   kEngine = 2,
   kConfiguration = 3,
   kHeuristic = 4,
   kExecutionPlan = 5,
+  kForwardOperation = 10,
+  kWeightOperation = 11,
+  kInputOperation = 12,
   kPointwiseOperation = 13,
   kOperationGraph = 15,
   kVariantPack = 16,
@@ -50,7 +54,9 @@ enum : int32_t {
   kOfDataType = 1,
   kOfBool = 2,
   kOfInt64 = 3,
+  kOfFloat = 4,
   kOfPointer = 6,
+  kOfConvolutionMode = 7,
   kOfHeuristicMode = 8,
   kOfNumericalNote = 11,
   kOfPointwiseMode = 14,
@@ -63,6 +69,13 @@ enum : int32_t {
   kPointwiseMode = 0,
   kPointwiseType = 1,
   kPointwiseAxis = 9,
+  kConvolutionType = 100,
+  kConvolutionMode = 101,
+  kConvolutionDilation = 102,
+  kConvolutionStride = 103,
+  kConvolutionAfter = 104,
+  kConvolutionBefore = 105,
+  kConvolutionDims = 106,
   kHeuristicMode = 200,
   kHeuristicGraph = 201,
   kHeuristicResults = 202,
@@ -104,7 +117,8 @@ enum : int32_t {
 
 // cudnnBackendHeurMode_t, cudnnBackendNumericalNote_t.
 constexpr int32_t kModeFallback = 2, kModeA = 3;
-constexpr int32_t kNoteNondeterministic = 4;
+constexpr int32_t kNoteTensorCore = 0, kNoteDownConvert = 1, kNoteReducedSum = 2,
+                  kNoteNondeterministic = 4;
 
 constexpr int64_t kLeastVersion = 90000;
 constexpr DnnTensor kNoTensor = -1;
@@ -320,6 +334,41 @@ void DnnGraph::Reduce(DnnReduction kind, DnnTensor x, DnnTensor y) {
   operations_.push_back(std::move(operation));
 }
 
+void DnnGraph::Convolve(Convolution kind, const Window& window, DnnTensor x, DnnTensor w,
+                        DnnTensor y) {
+  DnnObject convolution = Make(kConvolution);
+  const DnnType computed = DnnType::kF32;
+  const int32_t cross_correlation = 1;
+  const int64_t dims = 2;
+  Set(convolution, kConvolutionType, kOfDataType, 1, &computed);
+  Set(convolution, kConvolutionMode, kOfConvolutionMode, 1, &cross_correlation);
+  Set(convolution, kConvolutionDims, kOfInt64, 1, &dims);
+  Set(convolution, kConvolutionStride, kOfInt64, 2, window.stride.data());
+  Set(convolution, kConvolutionBefore, kOfInt64, 2, window.before.data());
+  Set(convolution, kConvolutionAfter, kOfInt64, 2, window.after.data());
+  Set(convolution, kConvolutionDilation, kOfInt64, 2, window.dilation.data());
+  Finish(convolution);
+  // Attributes of the three operations, in one order: alpha, beta, convolution, w, x, y.
+  struct Names {
+    int32_t operation, alpha, beta, convolution, w, x, y;
+  };
+  constexpr Names kNames[] = {{kForwardOperation, 700, 701, 702, 703, 704, 705},
+                              {kInputOperation, 706, 707, 708, 709, 710, 711},
+                              {kWeightOperation, 712, 713, 714, 715, 716, 717}};
+  const Names& names = kNames[static_cast<size_t>(kind)];
+  DnnObject operation = Make(names.operation);
+  const float alpha = 1, beta = 0;
+  Set(operation, names.alpha, kOfFloat, 1, &alpha);
+  Set(operation, names.beta, kOfFloat, 1, &beta);
+  SetObject(operation, names.convolution, convolution);
+  SetTensor(operation, names.w, w);
+  SetTensor(operation, names.x, x);
+  SetTensor(operation, names.y, y);
+  Finish(operation);
+  descriptions_.push_back(std::move(convolution));
+  operations_.push_back(std::move(operation));
+}
+
 void DnnGraph::Reshape(DnnTensor x, DnnTensor y) {
   DnnObject operation = Make(kReshapeOperation);
   SetTensor(operation, kOperationReshapeX, x);
@@ -352,7 +401,8 @@ StatusOr<std::vector<DnnObject>> DnnGraph::Configurations(const DnnObject& graph
   return configurations;
 }
 
-bool DnnGraph::IsDeterministic(const DnnObject& configuration) {
+bool DnnGraph::Allowed(const DnnObject& configuration, const Options& options) {
+  if (!options.deterministic && !options.exact) return true;
   const DnnFunctions& f = *dnn_->functions_;
   const DnnObject engine = Make(kEngine);
   void* raw = engine.get();
@@ -363,11 +413,33 @@ bool DnnGraph::IsDeterministic(const DnnObject& configuration) {
       f.get(raw, kEngineNotes, kOfNumericalNote, std::size(notes), &count, notes) != 0) {
     return false;
   }
-  return std::find(notes, notes + count, kNoteNondeterministic) == notes + count;
+  const auto has = [&](int32_t note) {
+    return std::find(notes, notes + count, note) != notes + count;
+  };
+  if (options.deterministic && has(kNoteNondeterministic)) return false;
+  return !options.exact || !(has(kNoteTensorCore) || has(kNoteDownConvert) || has(kNoteReducedSum));
 }
 
-StatusOr<std::shared_ptr<const DnnPlan>> DnnGraph::Build(const Options& options) {
+std::shared_ptr<DnnPlan> DnnGraph::MakePlan(DnnObject configuration) {
   const DnnFunctions& f = *dnn_->functions_;
+  DnnObject made = Make(kExecutionPlan);
+  Set(made, kPlanHandle, kOfHandle, 1, &dnn_->handle_);
+  SetObject(made, kPlanConfiguration, configuration);
+  Finish(made);
+  auto plan = std::make_shared<DnnPlan>();
+  if (status_.ok()) {
+    Keep(f.get(made.get(), kPlanWorkspace, kOfInt64, 1, nullptr, &plan->workspace_bytes_),
+         "cudnnBackendGetAttribute");
+  }
+  if (!status_.ok()) return nullptr;
+  plan->dnn_ = dnn_;
+  plan->plan_ = std::move(made);
+  plan->scalars_ = scalars_;
+  plan->configuration_ = std::move(configuration);
+  return plan;
+}
+
+StatusOr<std::shared_ptr<const DnnPlan>> DnnGraph::Build(Options& options) {
   DnnObject graph = Make(kOperationGraph);
   std::vector<void*> operations;
   for (const DnnObject& operation : operations_) operations.push_back(operation.get());
@@ -377,7 +449,12 @@ StatusOr<std::shared_ptr<const DnnPlan>> DnnGraph::Build(const Options& options)
   Finish(graph);
   OC_RETURN_IF_ERROR(status_);
   Status last = Unimplemented("cuDNN ", dnn_->version(), " has no plan (", dnn_->where_, ")");
+  std::shared_ptr<DnnPlan> best;
+  double best_seconds = 0;
+  const int most = options.measure == nullptr ? options.pick + 1 : options.candidates;
+  int tried = 0;
   for (const int32_t mode : {kModeA, kModeFallback}) {
+    if (best != nullptr) break;
     auto configurations = Configurations(graph, mode);
     if (!configurations.ok()) {
       last = configurations.status();
@@ -385,33 +462,34 @@ StatusOr<std::shared_ptr<const DnnPlan>> DnnGraph::Build(const Options& options)
       continue;
     }
     for (DnnObject& configuration : *configurations) {
-      if (options.deterministic && !IsDeterministic(configuration)) continue;
-      DnnObject made = Make(kExecutionPlan);
-      Set(made, kPlanHandle, kOfHandle, 1, &dnn_->handle_);
-      SetObject(made, kPlanConfiguration, configuration);
-      Finish(made);
-      auto plan = std::make_shared<DnnPlan>();
-      if (status_.ok()) {
-        Keep(f.get(made.get(), kPlanWorkspace, kOfInt64, 1, nullptr, &plan->workspace_bytes_),
-             "cudnnBackendGetAttribute");
-      }
-      if (!status_.ok()) {
+      if (tried >= most) break;
+      if (!Allowed(configuration, options)) continue;
+      auto plan = MakePlan(std::move(configuration));
+      if (plan == nullptr) {
         last = std::exchange(status_, OkStatus());
         continue;
       }
-      plan->dnn_ = dnn_;
-      plan->plan_ = std::move(made);
-      plan->scalars_ = scalars_;
-      plan->kept_.push_back(std::move(configuration));
-      plan->kept_.push_back(std::move(graph));
-      for (auto* list : {&operations_, &descriptions_, &tensors_}) {
-        for (DnnObject& object : *list) plan->kept_.push_back(std::move(object));
-        list->clear();
+      const int number = tried++;
+      if (options.measure == nullptr) {
+        best = std::move(plan);  // the last of them is the one
+        continue;
       }
-      return std::shared_ptr<const DnnPlan>(std::move(plan));
+      OC_ASSIGN_OR_RETURN(const double seconds, options.measure(*plan));
+      if (seconds < 0 || (best != nullptr && seconds >= best_seconds)) continue;
+      best = std::move(plan);
+      best_seconds = seconds;
+      options.pick = number;
     }
   }
-  return last;
+  if (best == nullptr) return last;
+  auto kept = std::make_shared<std::vector<DnnObject>>();
+  kept->push_back(std::move(graph));
+  for (auto* list : {&operations_, &descriptions_, &tensors_}) {
+    for (DnnObject& object : *list) kept->push_back(std::move(object));
+    list->clear();
+  }
+  best->graph_ = std::move(kept);
+  return std::shared_ptr<const DnnPlan>(std::move(best));
 }
 
 Status DnnPlan::Run(cudaStream_t stream, Pointers pointers, void* workspace) const {

@@ -117,7 +117,9 @@ class DnnPlan {
  private:
   friend class DnnGraph;
   std::shared_ptr<Dnn> dnn_;
-  std::vector<DnnObject> kept_;  // what the plan was made of
+  // What the plan was made of: the graph, which plans of one graph share, and its own.
+  std::shared_ptr<const std::vector<DnnObject>> graph_;
+  DnnObject configuration_;
   DnnObject plan_;
   std::vector<std::pair<DnnTensor, float>> scalars_;
   int64_t workspace_bytes_ = 0;
@@ -143,14 +145,31 @@ class DnnGraph {
   // y = each element's index along the axis.
   void Index(DnnTensor x, int axis, DnnTensor y);
   void Reduce(DnnReduction reduction, DnnTensor x, DnnTensor y);
+  // Of images, channels, rows, columns; the weights' are output channels, input channels of a
+  // group, rows, columns. kForward: from x, w to y; kInput: from dy (y), w to dx (x); kWeight: from
+  // dy, x to dw (w).
+  enum class Convolution { kForward, kInput, kWeight };
+  struct Window {
+    std::array<int64_t, 2> stride, before, after, dilation;
+  };
+  void Convolve(Convolution kind, const Window& window, DnnTensor x, DnnTensor w, DnnTensor y);
   // The same elements with the dimensions and strides of y.
   void Reshape(DnnTensor x, DnnTensor y);
 
   struct Options {
     bool deterministic = false;  // only plans that repeat their results bit by bit
+    // Of f32: no plans that round the factors of products to fewer bits.
+    bool exact = false;
+    // Seconds of a plan, below 0 where it does not run: of the first `candidates` plans the fastest
+    // is taken, and its number kept in `pick`. Null: the plan of the number `pick` is taken.
+    std::function<StatusOr<double>(const DnnPlan&)> measure;
+    int candidates = 1;
+    int pick = 0;
   };
-  // The first plan of cuDNN's heuristic list that can be made; kUnimplemented where there is none.
-  StatusOr<std::shared_ptr<const DnnPlan>> Build(const Options& options);
+  // Plans are numbered as cuDNN's heuristic lists them, those left out that cannot be made or are
+  // not wanted; kUnimplemented where there is none.
+  StatusOr<std::shared_ptr<const DnnPlan>> Build(Options& options);
+  StatusOr<std::shared_ptr<const DnnPlan>> Build(Options&& options) { return Build(options); }
 
  private:
   DnnTensor Add(const DnnShape& dims, const DnnShape& strides, DnnType type, bool is_virtual,
@@ -164,7 +183,9 @@ class DnnGraph {
                     DnnTensor y);
   void Keep(int code, const char* call);
   StatusOr<std::vector<DnnObject>> Configurations(const DnnObject& graph, int32_t mode);
-  bool IsDeterministic(const DnnObject& configuration);
+  bool Allowed(const DnnObject& configuration, const Options& options);
+  // Null where none can be made of the configuration; what cuDNN said is in status_.
+  std::shared_ptr<DnnPlan> MakePlan(DnnObject configuration);
 
   std::shared_ptr<Dnn> dnn_;
   Status status_;

@@ -46,9 +46,12 @@ Status OpPlan::NotDeterministic() {
 const PlanRegistry& Plans() {
   static const PlanRegistry plans = [] {
     PlanRegistry all;
-    for (const auto add : {RegisterElementwise, RegisterRowNorms, RegisterSoftmax, RegisterSequence,
-                           RegisterAttention, RegisterPools, RegisterUpdates})
+    for (const auto add :
+         {RegisterElementwise, RegisterMovement, RegisterReduce, RegisterProducts,
+          RegisterConvolutions, RegisterBatchNorm, RegisterRowNorms, RegisterSoftmax,
+          RegisterSequence, RegisterAttention, RegisterPools, RegisterUpdates}) {
       add(all);
+    }
     return all;
   }();
   return plans;

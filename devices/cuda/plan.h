@@ -122,13 +122,18 @@ struct PlanEntry {
 };
 using PlanRegistry = std::map<std::string, PlanEntry>;
 
-void RegisterElementwise(PlanRegistry& registry);  // elementwise.cc
-void RegisterRowNorms(PlanRegistry& registry);     // row_norms.cc: layer norm, RMS norm
-void RegisterSoftmax(PlanRegistry& registry);      // softmax.cc: also cross-entropy and counts
-void RegisterSequence(PlanRegistry& registry);     // sequence.cc: embedding, rope, dropout
-void RegisterAttention(PlanRegistry& registry);    // attention.cc
-void RegisterPools(PlanRegistry& registry);        // pools.cc
-void RegisterUpdates(PlanRegistry& registry);      // updates.cc: optimizers, state, norms
+void RegisterElementwise(PlanRegistry& registry);   // elementwise.cc
+void RegisterMovement(PlanRegistry& registry);      // movement.cc
+void RegisterReduce(PlanRegistry& registry);        // reduce.cc
+void RegisterProducts(PlanRegistry& registry);      // products.cc
+void RegisterConvolutions(PlanRegistry& registry);  // convolutions.cc
+void RegisterBatchNorm(PlanRegistry& registry);     // batch_norm.cc
+void RegisterRowNorms(PlanRegistry& registry);      // row_norms.cc: layer norm, RMS norm
+void RegisterSoftmax(PlanRegistry& registry);       // softmax.cc: also cross-entropy and counts
+void RegisterSequence(PlanRegistry& registry);      // sequence.cc: embedding, rope, dropout
+void RegisterAttention(PlanRegistry& registry);     // attention.cc
+void RegisterPools(PlanRegistry& registry);         // pools.cc
+void RegisterUpdates(PlanRegistry& registry);       // updates.cc: optimizers, state, norms
 // All of the above.
 const PlanRegistry& Plans();
 

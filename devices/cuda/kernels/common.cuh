@@ -18,6 +18,12 @@ struct alignas(sizeof(T) * V) Vec {
   T v[V];
 };
 
+// A number as a type.
+template <int n>
+struct Width {
+  static constexpr int value = n;
+};
+
 // As many as 16 bytes hold.
 template <typename T>
 constexpr int kWide = 16 / static_cast<int>(sizeof(T));

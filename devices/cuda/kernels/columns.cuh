@@ -1,0 +1,133 @@
+// Work on [rows, columns] whose threads keep to their columns: sums over the rows of up to two
+// values an element, in two stages of fixed order (blocks sum chunks of rows for a strip of columns,
+// then a thread a column adds the chunks), and element-wise work with values of the column.
+//
+// A functor F has
+//   template <int V> struct State;                 what a thread keeps of its V columns
+//   Begin<V>(column, state)                        fills it
+//   Load<V>(at, state, first, second)              the values of the V elements from `at` on
+//   static constexpr int kSums                     1 or 2 of them
+// or, of the second kind, Apply<V>(at, state).
+#pragma once
+
+#include "openclaw/devices/cuda/kernels/common.cuh"
+
+namespace oc::cuda::kernels {
+
+constexpr int kStrip = 32;  // vectors of columns that a block spans, at most
+
+template <typename F, int V>
+__global__ void __launch_bounds__(kThreads)
+    ColumnPartialKernel(const F f, int64_t rows, int64_t columns, int64_t chunk, float* partial,
+                        int64_t partial_plane) {
+  const int64_t column = (static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * V;
+  const int64_t begin = static_cast<int64_t>(blockIdx.y) * chunk;
+  const int64_t end = begin + chunk < rows ? begin + chunk : rows;
+  float sum[2][V] = {};
+  if (column < columns) {
+    typename F::template State<V> state;
+    f.template Begin<V>(column, state);
+#pragma unroll 4
+    for (int64_t r = begin + threadIdx.y; r < end; r += blockDim.y) {
+      float first[V], second[V];
+      f.template Load<V>(r * columns + column, state, first, second);
+#pragma unroll
+      for (int i = 0; i < V; ++i) {
+        sum[0][i] += first[i];
+        if constexpr (F::kSums == 2) sum[1][i] += second[i];
+      }
+    }
+  }
+  __shared__ float shared[kThreads * (V + 1)];
+  const int width = static_cast<int>(blockDim.x) * V, pitch = width + 1;
+#pragma unroll
+  for (int s = 0; s < F::kSums; ++s) {
+    if (s > 0) __syncthreads();
+#pragma unroll
+    for (int i = 0; i < V; ++i) shared[threadIdx.y * pitch + threadIdx.x * V + i] = sum[s][i];
+    __syncthreads();
+    for (int c = threadIdx.y * blockDim.x + threadIdx.x; c < width; c += kThreads) {
+      const int64_t at = static_cast<int64_t>(blockIdx.x) * width + c;
+      if (at >= columns) break;
+      float total = 0;
+      for (int r = 0; r < static_cast<int>(blockDim.y); ++r) total += shared[r * pitch + c];
+      partial[s * partial_plane + static_cast<int64_t>(blockIdx.y) * columns + at] = total;
+    }
+  }
+}
+
+template <typename F, int V>
+__global__ void __launch_bounds__(kThreads)
+    ColumnApplyKernel(const F f, int64_t rows, int64_t columns, int64_t chunk) {
+  const int64_t column = (static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * V;
+  if (column >= columns) return;
+  const int64_t begin = static_cast<int64_t>(blockIdx.y) * chunk;
+  const int64_t end = begin + chunk < rows ? begin + chunk : rows;
+  typename F::template State<V> state;
+  f.template Begin<V>(column, state);
+#pragma unroll 4
+  for (int64_t r = begin + threadIdx.y; r < end; r += blockDim.y) {
+    f.template Apply<V>(r * columns + column, state);
+  }
+}
+
+// Threads of a block along the columns: a power of two.
+inline int StripOf(int64_t vectors) {
+  int strip = 1;
+  while (strip < kStrip && strip < vectors) strip *= 2;
+  return strip;
+}
+
+// The first stage. `wide`: addresses and columns allow vectors of V elements.
+template <int V, typename F>
+cudaError_t ColumnPartials(const F& f, bool wide, int64_t rows, int64_t columns, int chunks,
+                           float* partial, cudaStream_t stream) {
+  const int64_t chunk = DivUp(rows, chunks);
+  const int64_t plane = static_cast<int64_t>(chunks) * columns;
+  const auto launch = [&](auto width) {
+    constexpr int kWidth = decltype(width)::value;
+    const int strip = StripOf(DivUp(columns, kWidth));
+    const dim3 grid(static_cast<unsigned>(DivUp(columns, strip * kWidth)),
+                    static_cast<unsigned>(chunks));
+    const dim3 block(static_cast<unsigned>(strip), static_cast<unsigned>(kThreads / strip));
+    ColumnPartialKernel<F, kWidth>
+        <<<grid, block, 0, stream>>>(f, rows, columns, chunk, partial, plane);
+    return cudaGetLastError();
+  };
+  return wide ? launch(Width<V>{}) : launch(Width<1>{});
+}
+
+// Element-wise work, with blocks of about `rows_a_thread` rows a thread.
+template <int V, typename F>
+cudaError_t ColumnApply(const F& f, bool wide, int64_t rows, int64_t columns,
+                        cudaStream_t stream) {
+  if (rows == 0 || columns == 0) return cudaSuccess;
+  const auto launch = [&](auto width) {
+    constexpr int kWidth = decltype(width)::value;
+    constexpr int64_t kRowsEach = 8, kMost = 65535;
+    const int strip = StripOf(DivUp(columns, kWidth));
+    int64_t chunk = kRowsEach * (kThreads / strip);
+    if (DivUp(rows, chunk) > kMost) chunk = DivUp(rows, kMost);
+    const dim3 grid(static_cast<unsigned>(DivUp(columns, strip * kWidth)),
+                    static_cast<unsigned>(DivUp(rows, chunk)));
+    const dim3 block(static_cast<unsigned>(strip), static_cast<unsigned>(kThreads / strip));
+    ColumnApplyKernel<F, kWidth><<<grid, block, 0, stream>>>(f, rows, columns, chunk);
+    return cudaGetLastError();
+  };
+  return wide ? launch(Width<V>{}) : launch(Width<1>{});
+}
+
+// The sum of a column's chunks: four strands, added at the end.
+__device__ __forceinline__ float ColumnTotal(const float* partial, int64_t columns, int chunks,
+                                             int64_t column) {
+  float sum[4] = {};
+  int k = 0;
+  for (; k + 4 <= chunks; k += 4) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) sum[i] += partial[(k + i) * columns + column];
+  }
+  for (; k < chunks; ++k) sum[0] += partial[k * columns + column];
+  return (sum[0] + sum[1]) + (sum[2] + sum[3]);
+}
+
+}  // namespace oc::cuda::kernels
