@@ -42,6 +42,7 @@ struct TrainConfig {
   uint64_t seed = 1;
   int64_t evaluate_every = 0;  // 0: only at the end
   bool deterministic = false;
+  bool capture = true;  // on devices that can
 };
 
 // Steps count from the run's first. Which keys a schedule takes stands in optim/learning_rate.h.
@@ -117,7 +118,9 @@ struct LossScaleConfig {
   int64_t growth_interval = 2000;  // kDynamic: doubled after so many steps without an overflow
 };
 struct PrecisionConfig {
-  AmpLevel amp_level = AmpLevel::kO0;
+  // auto: of O0, O1 and O2, whose parameters are f32, what the devices have and is predicted
+  // fastest.
+  std::optional<AmpLevel> amp_level = AmpLevel::kO0;
   DType dtype = DType::kBF16;  // the half type, from O1 on
   LossScaleConfig loss_scale;
 };
@@ -149,7 +152,8 @@ struct OffloadConfig {
   // Where states that lie with the host are updated: auto (what is faster), device, host.
   std::string update = "auto";
   // What backward needs of forward, of these modules (patterns; * is any text, ? any character), or
-  // the word auto alone; of VCUs whose memory is apart from the host's. Empty: none.
+  // the word auto alone: where memory is short, what costs less to move than to compute again. Of
+  // VCUs whose memory is apart from the host's. Empty: none.
   std::vector<std::string> activations;
 };
 
@@ -161,7 +165,7 @@ struct ParallelConfig {
   std::string recompute = "auto";
   std::vector<std::string> recompute_modules;  // names or patterns
   ActivationBudget activation_budget;          // recompute: auto keeps to it
-  int shard = 0;                               // ZeRO stage
+  std::optional<int> shard = 0;                // ZeRO stage; auto: the fastest that fits
   std::string shard_by = "equal";              // memory, speed: what the parts are as large as
   std::vector<std::string> stages;             // modules to cut after; empty: auto
   std::string balance = "measured";            // measured, even: how unlike VCUs share the work

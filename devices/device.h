@@ -85,6 +85,13 @@ class Event {
   virtual Status Wait(double timeout_seconds) = 0;
 };
 
+// Work that a queue captured: ops and copies on the ranges, and the memory of the host, that it was
+// captured with, which must outlive it. Destroying it waits until no launch of it runs.
+class CapturedWork {
+ public:
+  virtual ~CapturedWork() = default;
+};
+
 // Work enqueued runs in order. A call may return before the work is done; errors found later come
 // with the next event. One thread at a time.
 class Queue {
@@ -100,6 +107,29 @@ class Queue {
   virtual Status Record(Event& event) = 0;
   // Later work of this queue waits for the event.
   virtual Status WaitFor(Event& event) = 0;
+
+  // Capture, for devices that have it: kUnimplemented from BeginCapture where there is none.
+  //
+  // From BeginCapture to EndCapture ops and copies are kept instead of run; nothing is recorded or
+  // waited for meanwhile. A call that answers kUnimplemented cannot be captured: EndCapture then
+  // ends the capture, and what it returns is of no use.
+  virtual Status BeginCapture();
+  virtual StatusOr<std::unique_ptr<CapturedWork>> EndCapture();
+  // Enqueues the work; copies read and write memory of the host when their turn comes. Of a queue
+  // of the same slice.
+  virtual Status Launch(CapturedWork& work);
+  // During a capture: what is enqueued up to EndIf is left out of a launch in which the f32 at
+  // `value` is not finite when its turn comes. Not nested. kUnimplemented where the device cannot
+  // decide by itself.
+  virtual Status BeginIfFinite(BufferRange value);
+  virtual Status EndIf();
+};
+
+// Memory of the host: see Slice::AllocateHost.
+class HostMemory {
+ public:
+  virtual ~HostMemory() = default;
+  virtual std::span<std::byte> bytes() = 0;
 };
 
 struct SliceOptions {
@@ -130,6 +160,10 @@ class Slice {
   virtual StatusOr<std::unique_ptr<Buffer>> Allocate(int64_t bytes) = 0;
   virtual StatusOr<std::unique_ptr<Queue>> CreateQueue(const std::string& name) = 0;
   virtual StatusOr<std::unique_ptr<Event>> CreateEvent() = 0;
+  // Memory of the host from and to which the device copies fastest; ordinary memory where it makes
+  // no difference. 64-byte aligned, zeroed, not counted in the budget. Nothing enqueued may use it
+  // any more when it goes.
+  virtual StatusOr<std::unique_ptr<HostMemory>> AllocateHost(int64_t bytes);
 
   // kUnimplemented names op, dtypes and device, and what exists.
   virtual StatusOr<std::unique_ptr<PreparedOp>> Prepare(const OpRequest& request) = 0;

@@ -29,6 +29,8 @@ struct SliceHandle {
   std::unique_ptr<Slice> slice;
   std::string kind;
   std::vector<int32_t> dtypes;
+  std::mutex mutex;
+  std::map<uint8_t*, std::unique_ptr<HostMemory>> host_memory;  // guarded by mutex
 };
 struct QueueHandle {
   std::unique_ptr<Queue> queue;
@@ -53,6 +55,7 @@ OC_HANDLE_(QueueHandle, oc_queue)
 OC_HANDLE_(OpHandle, oc_op)
 OC_HANDLE_(BufferHandle, oc_buffer)
 OC_HANDLE_(Event, oc_event)
+OC_HANDLE_(CapturedWork, oc_graph)
 #undef OC_HANDLE_
 
 }  // namespace
@@ -313,6 +316,45 @@ int32_t WaitFor(oc_queue* q, oc_event* e, oc_error* error) {
   return Give(From(q)->queue->WaitFor(*From(e)), error);
 }
 
+int32_t BeginCapture(oc_queue* q, oc_error* error) {
+  return Give(From(q)->queue->BeginCapture(), error);
+}
+int32_t EndCapture(oc_queue* q, oc_graph** out, oc_error* error) {
+  auto work = From(q)->queue->EndCapture();
+  if (!work.ok()) return Give(work.status(), error);
+  *out = To(work->release());
+  return OC_OK;
+}
+int32_t LaunchCaptured(oc_queue* q, oc_graph* work, oc_error* error) {
+  return Give(From(q)->queue->Launch(*From(work)), error);
+}
+void DestroyCaptured(oc_graph* work) { delete From(work); }
+int32_t BeginIfFinite(oc_queue* q, const oc_range* value, oc_error* error) {
+  return Give(From(q)->queue->BeginIfFinite(RangeOf(*value)), error);
+}
+int32_t EndIf(oc_queue* q, oc_error* error) { return Give(From(q)->queue->EndIf(), error); }
+
+constexpr oc_capture_api kCapture = {
+    sizeof(oc_capture_api), BeginCapture,  EndCapture, LaunchCaptured,
+    DestroyCaptured,        BeginIfFinite, EndIf};
+
+int32_t AllocateHost(oc_slice* s, int64_t bytes, uint8_t** out, oc_error* error) {
+  auto memory = From(s)->slice->AllocateHost(bytes);
+  if (!memory.ok()) return Give(memory.status(), error);
+  *out = reinterpret_cast<uint8_t*>((*memory)->bytes().data());
+  std::lock_guard<std::mutex> lock(From(s)->mutex);
+  From(s)->host_memory[*out] = *std::move(memory);
+  return OC_OK;
+}
+void FreeHost(oc_slice* s, uint8_t* memory) {
+  std::unique_ptr<HostMemory> freed;
+  std::lock_guard<std::mutex> lock(From(s)->mutex);
+  if (auto at = From(s)->host_memory.find(memory); at != From(s)->host_memory.end()) {
+    freed = std::move(at->second);
+    From(s)->host_memory.erase(at);
+  }
+}
+
 int32_t CreateEvent(oc_slice* s, oc_event** out, oc_error* error) {
   auto event = From(s)->slice->CreateEvent();
   if (!event.ok()) return Give(event.status(), error);
@@ -389,6 +431,9 @@ oc_device_api TableWithoutDevices(const char* leaf) {
   t.destroy_event = DestroyEvent;
   t.event_ready = EventReady;
   t.event_wait = EventWait;
+  t.capture = &kCapture;
+  t.allocate_host = AllocateHost;
+  t.free_host = FreeHost;
   return t;
 }
 

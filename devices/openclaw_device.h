@@ -327,13 +327,21 @@ typedef struct oc_profile_api {
   int32_t (*elapsed)(oc_event* from, oc_event* to, double* seconds, oc_error*);
 } oc_profile_api;
 
-/* A queue's work, captured once and replayed: same ops, same ranges. */
+/* A queue's work, captured once and replayed: same ops, same ranges, same memory of the host. From
+ * begin to end, ops and copies are kept instead of run; nothing is recorded or waited for. An
+ * enqueue or a copy that cannot be captured answers OC_UNIMPLEMENTED: the capture is then of no
+ * use, and is ended and destroyed. A device without any answers so to begin. */
 typedef struct oc_capture_api {
   size_t struct_size;
   int32_t (*begin)(oc_queue*, oc_error*);
   int32_t (*end)(oc_queue*, oc_graph**, oc_error*);
+  /* On any queue of the slice; errors show as those of other work do. */
   int32_t (*launch)(oc_queue*, oc_graph*, oc_error*);
-  void (*destroy)(oc_graph*);
+  void (*destroy)(oc_graph*); /* waits until no launch runs */
+  /* During a capture, not nested: what is enqueued up to end_if is left out of a launch in which
+   * the f32 at `value` is not finite when its turn comes. May be null, or OC_UNIMPLEMENTED. */
+  int32_t (*begin_if_finite)(oc_queue*, const oc_range* value, oc_error*);
+  int32_t (*end_if)(oc_queue*, oc_error*);
 } oc_capture_api;
 
 /* The table. All functions up to event_wait must be there; what follows may be null. `destroy`
@@ -395,6 +403,11 @@ typedef struct oc_device_api {
   const oc_link_api* links;
   const oc_profile_api* profile;
   const oc_capture_api* capture;
+
+  /* Memory of the host from and to which copies are fastest, aligned to 64 bytes, zeroed; both may
+   * be null: any memory will do. Nothing enqueued uses it any more when it is freed. */
+  int32_t (*allocate_host)(oc_slice*, int64_t bytes, uint8_t** memory, oc_error*);
+  void (*free_host)(oc_slice*, uint8_t* memory);
 } oc_device_api;
 
 /* The one exported symbol. Returns the newest table that both sides share, or null where there is

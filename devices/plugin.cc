@@ -276,6 +276,45 @@ class PluginEvent : public Event {
   Where behind_;  // guarded by mutex_
 };
 
+class PluginHostMemory : public HostMemory {
+ public:
+  PluginHostMemory(const oc_device_api& api, Where where, oc_slice* slice, uint8_t* memory,
+                   int64_t bytes)
+      : api_(api), where_(std::move(where)), slice_(slice), memory_(memory), bytes_(bytes) {}
+  ~PluginHostMemory() override {
+    const DeviceCall note(where_->c_str(), "free_host", "", Kind::kSlow);
+    api_.free_host(slice_, memory_);
+  }
+  std::span<std::byte> bytes() override {
+    return {reinterpret_cast<std::byte*>(memory_), static_cast<size_t>(bytes_)};
+  }
+
+ private:
+  const oc_device_api& api_;
+  Where where_;
+  oc_slice* slice_;
+  uint8_t* memory_;
+  int64_t bytes_;
+};
+
+class PluginCapturedWork : public CapturedWork {
+ public:
+  PluginCapturedWork(const oc_capture_api& api, Where where, Where name, oc_graph* graph)
+      : api_(api), where_(std::move(where)), name_(std::move(name)), graph_(graph) {}
+  ~PluginCapturedWork() override {
+    const DeviceCall note(where_->c_str(), "destroy", name_->c_str(), Kind::kSlow);
+    api_.destroy(graph_);
+  }
+  oc_graph* get() const { return graph_; }
+  // How many ops it holds, and the last.
+  const Where& name() const { return name_; }
+
+ private:
+  const oc_capture_api& api_;
+  Where where_, name_;
+  oc_graph* graph_;
+};
+
 class PluginQueue : public Queue {
  public:
   PluginQueue(const oc_device_api& api, Where where, std::string name, oc_queue* queue)
@@ -294,6 +333,7 @@ class PluginQueue : public Queue {
     for (const BufferRange& r : outputs) ranges_.push_back(ToC(r));
     const oc_range work = ToC(workspace);
     last_ = own.name();
+    ++enqueued_;
     return Call(*where_, "enqueue", last_->c_str(), Kind::kQuick, [&](oc_error* error) {
       return api_.enqueue(queue_, own.get(), ranges_.data(), static_cast<int32_t>(inputs.size()),
                           ranges_.data() + inputs.size(), static_cast<int32_t>(outputs.size()),
@@ -334,13 +374,67 @@ class PluginQueue : public Queue {
     });
   }
 
+  Status BeginCapture() override {
+    if (!Has(&oc_capture_api::begin) || !Has(&oc_capture_api::end) ||
+        !Has(&oc_capture_api::launch) || !Has(&oc_capture_api::destroy)) {
+      return Queue::BeginCapture();
+    }
+    enqueued_ = 0;
+    return Call(*where_, "begin", name_.c_str(), Kind::kQuick,
+                [&](oc_error* error) { return api_.capture->begin(queue_, error); });
+  }
+  StatusOr<std::unique_ptr<CapturedWork>> EndCapture() override {
+    if (!Has(&oc_capture_api::end)) return Queue::EndCapture();
+    oc_graph* graph = nullptr;
+    OC_RETURN_IF_ERROR(Call(*where_, "end", name_.c_str(), Kind::kSlow, [&](oc_error* error) {
+      return api_.capture->end(queue_, &graph, error);
+    }));
+    auto name = std::make_shared<const std::string>(
+        absl::StrCat("captured work of ", enqueued_, " ops",
+                     last_ == nullptr ? "" : absl::StrCat(", the last ", *last_)));
+    return std::unique_ptr<CapturedWork>(
+        std::make_unique<PluginCapturedWork>(*api_.capture, where_, std::move(name), graph));
+  }
+  Status Launch(CapturedWork& work) override {
+    if (!Has(&oc_capture_api::launch)) return Queue::Launch(work);
+    auto& own = static_cast<PluginCapturedWork&>(work);
+    last_ = own.name();
+    return Call(*where_, "launch", last_->c_str(), Kind::kQuick,
+                [&](oc_error* error) { return api_.capture->launch(queue_, own.get(), error); });
+  }
+  Status BeginIfFinite(BufferRange value) override {
+    if (!Has(&oc_capture_api::begin_if_finite) || !Has(&oc_capture_api::end_if)) {
+      return Queue::BeginIfFinite(value);
+    }
+    const oc_range range = ToC(value);
+    return Call(*where_, "begin_if_finite", name_.c_str(), Kind::kQuick, [&](oc_error* error) {
+      return api_.capture->begin_if_finite(queue_, &range, error);
+    });
+  }
+  Status EndIf() override {
+    if (!Has(&oc_capture_api::end_if)) return Queue::EndIf();
+    return Call(*where_, "end_if", name_.c_str(), Kind::kQuick,
+                [&](oc_error* error) { return api_.capture->end_if(queue_, error); });
+  }
+
  private:
+  // Whether the device's table of captured work is there, with this function.
+  template <typename F>
+  bool Has(F oc_capture_api::*function) const {
+    if (!OC_HAS(&api_, oc_device_api, capture) || api_.capture == nullptr) return false;
+    const oc_capture_api& table = *api_.capture;
+    const auto end = reinterpret_cast<const char*>(&(table.*function)) + sizeof(F) -
+                     reinterpret_cast<const char*>(&table);
+    return static_cast<ptrdiff_t>(table.struct_size) >= end && table.*function != nullptr;
+  }
+
   const oc_device_api& api_;
   Where where_;
   std::string name_;
   oc_queue* queue_;
   std::vector<oc_range> ranges_;
-  Where last_;  // the op enqueued last
+  Where last_;            // the op or the captured work enqueued last
+  int64_t enqueued_ = 0;  // ops, since the last capture began
 };
 
 class PluginSlice : public Slice {
@@ -392,6 +486,18 @@ class PluginSlice : public Slice {
       return api_.create_event(slice_, &event, error);
     }));
     return std::unique_ptr<Event>(std::make_unique<PluginEvent>(api_, where_, event));
+  }
+  StatusOr<std::unique_ptr<HostMemory>> AllocateHost(int64_t bytes) override {
+    if (!OC_HAS(&api_, oc_device_api, free_host) || api_.allocate_host == nullptr ||
+        api_.free_host == nullptr) {
+      return Slice::AllocateHost(bytes);
+    }
+    uint8_t* memory = nullptr;
+    OC_RETURN_IF_ERROR(Call(*where_, "allocate_host", "", Kind::kSlow, [&](oc_error* error) {
+      return api_.allocate_host(slice_, bytes, &memory, error);
+    }));
+    return std::unique_ptr<HostMemory>(
+        std::make_unique<PluginHostMemory>(api_, where_, slice_, memory, bytes));
   }
   StatusOr<std::unique_ptr<PreparedOp>> Prepare(const OpRequest& request) override {
     const CRequest c(request);

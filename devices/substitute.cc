@@ -3,6 +3,7 @@
 #include <mutex>
 
 #include "openclaw/devices/substitute_ops.h"
+#include "openclaw/graph/fuse.h"
 
 namespace oc {
 namespace {
@@ -37,7 +38,12 @@ class SubstituteQueue : public Queue {
   explicit SubstituteQueue(std::unique_ptr<Queue> queue) : queue_(std::move(queue)) {}
   Status Enqueue(PreparedOp& op, std::span<const BufferRange> inputs,
                  std::span<const BufferRange> outputs, BufferRange workspace) override {
-    return Keep(EnqueueAny(*queue_, op, inputs, outputs, workspace));
+    if (capturing_ && RunsOnHost(op)) {
+      return Unimplemented("the op runs ", op.substitute(), ", which no work of a device can hold");
+    }
+    const Status status = EnqueueAny(*queue_, op, inputs, outputs, workspace);
+    // What is captured has not run: that it cannot be captured is no error of the queue.
+    return capturing_ ? status : Keep(status);
   }
   Status CopyFromHost(BufferRange to, std::span<const std::byte> from) override {
     return queue_->CopyFromHost(to, from);
@@ -56,6 +62,18 @@ class SubstituteQueue : public Queue {
     OC_RETURN_IF_ERROR(Keep(own.status()));
     return queue_->WaitFor(own.of_device());
   }
+  Status BeginCapture() override {
+    OC_RETURN_IF_ERROR(queue_->BeginCapture());
+    capturing_ = true;
+    return OkStatus();
+  }
+  StatusOr<std::unique_ptr<CapturedWork>> EndCapture() override {
+    capturing_ = false;
+    return queue_->EndCapture();
+  }
+  Status Launch(CapturedWork& work) override { return Keep(queue_->Launch(work)); }
+  Status BeginIfFinite(BufferRange value) override { return queue_->BeginIfFinite(value); }
+  Status EndIf() override { return queue_->EndIf(); }
 
  private:
   // The first error stays: events recorded later carry it.
@@ -65,6 +83,7 @@ class SubstituteQueue : public Queue {
   }
 
   std::unique_ptr<Queue> queue_;
+  bool capturing_ = false;
   Status first_error_;
 };
 
@@ -87,6 +106,9 @@ class SubstituteSlice : public Slice {
   StatusOr<std::unique_ptr<Event>> CreateEvent() override {
     OC_ASSIGN_OR_RETURN(auto event, slice_->CreateEvent());
     return std::unique_ptr<Event>(std::make_unique<SubstituteEvent>(std::move(event)));
+  }
+  StatusOr<std::unique_ptr<HostMemory>> AllocateHost(int64_t bytes) override {
+    return slice_->AllocateHost(bytes);
   }
   std::span<std::byte> HostView(BufferRange range) override { return slice_->HostView(range); }
   int64_t HighWater(const Buffer& buffer) const override { return slice_->HighWater(buffer); }
@@ -149,6 +171,9 @@ class SubstituteSlice : public Slice {
   }
 
   StatusOr<std::unique_ptr<PreparedOp>> MakeSubstitute(const OpRequest& request) {
+    if (IsFused(request.def->name)) {
+      return Unimplemented("nothing stands in for a fused op: its simpler ops are taken instead");
+    }
     auto decomposed =
         MakeDecomposedOp(request, [&](const OpRequest& r) { return PrepareHere(r, 1); });
     if (!absl::IsUnimplemented(decomposed.status()) || !host_) return decomposed;

@@ -344,6 +344,8 @@ class HostOp : public SubstituteOp {
 
 }  // namespace
 
+bool RunsOnHost(const PreparedOp& op) { return dynamic_cast<const HostOp*>(&op) != nullptr; }
+
 StatusOr<std::unique_ptr<SubstituteOp>> MakeHostOp(const OpRequest& request, Slice& device,
                                                    Slice& host,
                                                    std::shared_ptr<HostStaging> staging,

@@ -19,6 +19,9 @@ class SubstituteOp : public PreparedOp {
 Status EnqueueAny(Queue& queue, PreparedOp& op, std::span<const BufferRange> inputs,
                   std::span<const BufferRange> outputs, BufferRange workspace);
 
+// Whether it is an op of MakeHostOp.
+bool RunsOnHost(const PreparedOp& op);
+
 using PrepareFunction = std::function<StatusOr<std::unique_ptr<PreparedOp>>(const OpRequest&)>;
 
 // The op as simpler ops, each from `prepare`; values between them lie in the workspace.

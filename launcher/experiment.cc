@@ -147,6 +147,7 @@ PipelineOptions MakePipelineOptions(const ExperimentConfig& c) {
                                                 : ShardBy::kEqual;
   o.offload = c.parallel.offload;
   o.seed = c.train.seed;
+  o.capture = c.train.capture;
   o.total_steps = c.train.steps.value_or(0);
   o.data_workers = c.data.workers;
   o.timeout_seconds = c.comm_options.timeout_seconds;

@@ -1,14 +1,17 @@
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 
 #include "openclaw/core/logging.h"
 #include "openclaw/devices/substitute.h"
+#include "openclaw/graph/fuse.h"
 #include "openclaw/launcher/commands.h"
 #include "openclaw/launcher/config/cluster_file.h"
 #include "openclaw/partitioner/compute_types.h"
 #include "openclaw/partitioner/costs.h"
 #include "openclaw/partitioner/picture.h"
 #include "openclaw/runtime/measure_costs.h"
+#include "openclaw/runtime/precision.h"
 #include "openclaw/runtime/training_graphs.h"
 
 namespace oc {
@@ -16,9 +19,10 @@ namespace {
 
 Status Show(const PlannedProgram& planned, const DynamicGraphPartitioner& partitioner,
             const PartitionOptions& options, const Graph& graph, const ClusterSpec& cluster,
-            const PlanFlags& flags) {
+            const std::vector<PlanAlternative>& levels, const PlanFlags& flags) {
   std::fputs(PlanText(planned, graph, cluster).c_str(), stdout);
-  OC_ASSIGN_OR_RETURN(const auto alternatives, partitioner.Alternatives(planned.plan, options));
+  OC_ASSIGN_OR_RETURN(auto alternatives, partitioner.Alternatives(planned.plan, options));
+  alternatives.insert(alternatives.end(), levels.begin(), levels.end());
   std::fputs(AlternativesText(alternatives).c_str(), stdout);
   if (flags.memory) std::fputs(MemoryText(planned.plan).c_str(), stdout);
   if (!flags.json_path.empty()) {
@@ -62,8 +66,12 @@ Status MeasureFor(VcuSpec& v, const DeviceRegistry& registry, const TrainingGrap
   const bool knows_host = !offloads || v.device == "cpu" ||
                           (!v.host_kind.empty() &&
                            MissingCosts(graphs.update, &graphs.update, v.host_kind, costs).empty());
-  if (!v.kind.empty() && missing(config.parallel.shard > 0).empty() && knows_host)
-    return OkStatus();
+  const bool wants_parts = config.parallel.shard.has_value() ? *config.parallel.shard > 0 : parts;
+  // What nobody knows of a fused op is that it cannot be taken.
+  const auto needed = missing(wants_parts);
+  const bool knows_ops = std::all_of(needed.begin(), needed.end(),
+                                     [](const CostRequest& r) { return IsFused(r.def->name); });
+  if (!v.kind.empty() && knows_ops && knows_host) return OkStatus();
   const auto no_costs = [&](const std::string& why) {
     return FailedPrecondition("plan: no costs for VCU ", v.name,
                               v.kind.empty() ? "" : " of kind " + v.kind, ": ", why,
@@ -114,36 +122,124 @@ Status CheckProfile(const std::string& path) {
   return InvalidArgument("plan: no profile ", path, "; a run keeps one in RUN_DIR/profile.json");
 }
 
+// Plans for machines of a file, at one level of mixed precision or another.
+class FilePlanner {
+ public:
+  // `e` must outlive it.
+  FilePlanner(const Experiment& e, ClusterSpec cluster, HybridOptimizer optimizer,
+              DeviceRegistry registry, CostTable costs)
+      : e_(e),
+        options_(MakePipelineOptions(e.config)),
+        cluster_(std::move(cluster)),
+        optimizer_(std::move(optimizer)),
+        registry_(std::move(registry)),
+        costs_(std::move(costs)) {}
+
+  // The graphs of a level, once what planning them needs is known.
+  StatusOr<TrainingGraphs> Measured(AmpLevel level) {
+    PipelineOptions options = options_;
+    options.amp_level = level;
+    OC_ASSIGN_OR_RETURN(
+        TrainingGraphs graphs,
+        BuildTrainingGraphs(e_.model, optimizer_, TrainingGraphOptionsOf(options, cluster_)));
+    OC_RETURN_IF_ERROR(CheckComputeTypes(graphs.joint, cluster_));
+    for (VcuSpec& v : cluster_.vcus) {
+      OC_RETURN_IF_ERROR(MeasureFor(v, registry_, graphs, e_.config, cluster_.size() > 1, costs_));
+    }
+    if (const std::string& folder = e_.config.parallel.offload.path;
+        !folder.empty() && costs_.Find(FileKey(/*write=*/true)) == nullptr) {
+      OC_ASSIGN_OR_RETURN(const CostTable file, MeasureFile(folder));
+      for (const auto& [key, entry] : file.entries()) costs_.Set(key, entry);
+    }
+    return graphs;
+  }
+
+  // The fastest of the open levels that fits, or the one that was asked for.
+  Status Plan() {
+    const bool open = !options_.amp_level.has_value();
+    Status reason;
+    for (AmpLevel level : open ? OpenLevels() : std::vector<AmpLevel>{*options_.amp_level}) {
+      auto graphs = Measured(level);
+      auto planned = graphs.ok() ? Partitioner(*graphs).Partition(PartitionOptionsOf(options_))
+                                 : StatusOr<PlannedProgram>(graphs.status());
+      if (!planned.ok()) {
+        if (reason.ok()) reason = planned.status();
+        continue;
+      }
+      if (graphs_.has_value() &&
+          !IsFasterLevel(SamplesPerSecond(planned->plan), SamplesPerSecond(planned_.plan))) {
+        continue;
+      }
+      level_ = level;
+      graphs_ = *std::move(graphs);
+      planned_ = *std::move(planned);
+    }
+    return graphs_.has_value() ? OkStatus() : reason;
+  }
+
+  // What each level would take. After Plan.
+  StatusOr<std::vector<PlanAlternative>> CompareLevels() {
+    std::vector<PlanAlternative> rows;
+    for (AmpLevel level : ComparedLevels()) {
+      if (level == level_) {
+        rows.push_back(AlternativeOf("amp_level", absl::StrCat("amp_level ", Name(level)),
+                                     planned_.plan, cluster_));
+        rows.back().chosen = true;
+        continue;
+      }
+      const auto graphs = Measured(level);
+      if (!graphs.ok()) continue;  // no VCU has the type, or nobody has measured it
+      auto row = LevelRow(level, *graphs, cluster_, costs_, PartitionOptionsOf(options_));
+      if (row.ok()) rows.push_back(*std::move(row));
+    }
+    Explain("precision.amp_level", !options_.amp_level.has_value(), rows);
+    return rows;
+  }
+
+  Status Show(const PlanFlags& flags) {
+    std::vector<PlanAlternative> levels;
+    if (flags.memory) {
+      OC_ASSIGN_OR_RETURN(levels, CompareLevels());
+    }
+    return oc::Show(planned_, Partitioner(*graphs_), PartitionOptionsOf(options_), graphs_->joint,
+                    cluster_, levels, flags);
+  }
+
+  const CostTable& costs() const { return costs_; }
+
+ private:
+  DynamicGraphPartitioner Partitioner(const TrainingGraphs& graphs) const {
+    return DynamicGraphPartitioner(graphs.joint, &graphs.update, cluster_, costs_);
+  }
+
+  const Experiment& e_;
+  PipelineOptions options_;
+  ClusterSpec cluster_;
+  HybridOptimizer optimizer_;
+  DeviceRegistry registry_;
+  CostTable costs_;
+  AmpLevel level_ = AmpLevel::kO0;
+  std::optional<TrainingGraphs> graphs_;  // of level_
+  PlannedProgram planned_;
+};
+
 // For machines of a file: their costs come from a profile, or are measured here for the kinds that
 // this machine has.
 Status PlanForFile(const Experiment& e, const PlanFlags& flags, const std::string& profile) {
   OC_ASSIGN_OR_RETURN(ClusterSpec cluster, LoadCluster(flags.cluster_path));
-  OC_ASSIGN_OR_RETURN(const HybridOptimizer optimizer,
-                      HybridOptimizer::FromConfig(e.config.optimizer));
-  const PipelineOptions options = MakePipelineOptions(e.config);
-  OC_ASSIGN_OR_RETURN(
-      const TrainingGraphs graphs,
-      BuildTrainingGraphs(e.model, optimizer, TrainingGraphOptionsOf(options, cluster)));
+  OC_ASSIGN_OR_RETURN(HybridOptimizer optimizer, HybridOptimizer::FromConfig(e.config.optimizer));
   CostTable costs;
   std::error_code error;
   if (!profile.empty() && std::filesystem::exists(profile, error)) {
     OC_ASSIGN_OR_RETURN(costs, CostTable::Load(profile));
   }
-  OC_ASSIGN_OR_RETURN(const DeviceRegistry registry, LeavesWithPlugins(e.config.cluster.plugins));
-  for (VcuSpec& v : cluster.vcus) {
-    const bool parts = e.config.parallel.shard > 0 || cluster.size() > 1;
-    OC_RETURN_IF_ERROR(MeasureFor(v, registry, graphs, e.config, parts, costs));
-  }
-  if (const std::string& folder = e.config.parallel.offload.path;
-      !folder.empty() && costs.Find(FileKey(/*write=*/true)) == nullptr) {
-    OC_ASSIGN_OR_RETURN(const CostTable file, MeasureFile(folder));
-    for (const auto& [key, entry] : file.entries()) costs.Set(key, entry);
-  }
-  if (!profile.empty()) OC_RETURN_IF_ERROR(costs.Save(profile));
-  const DynamicGraphPartitioner partitioner(graphs.joint, &graphs.update, cluster, costs);
-  const PartitionOptions partition = PartitionOptionsOf(options);
-  OC_ASSIGN_OR_RETURN(const PlannedProgram planned, partitioner.Partition(partition));
-  return Show(planned, partitioner, partition, graphs.joint, cluster, flags);
+  OC_ASSIGN_OR_RETURN(DeviceRegistry registry, LeavesWithPlugins(e.config.cluster.plugins));
+  FilePlanner planner(e, std::move(cluster), std::move(optimizer), std::move(registry),
+                      std::move(costs));
+  const Status planned = planner.Plan();
+  if (!profile.empty()) OC_RETURN_IF_ERROR(planner.costs().Save(profile));
+  OC_RETURN_IF_ERROR(planned);
+  return planner.Show(flags);
 }
 
 }  // namespace
@@ -162,13 +258,17 @@ Status PrintPlan(const ExperimentFlags& flags, const PlanFlags& plan) {
   OC_ASSIGN_OR_RETURN(Cluster cluster, OpenCluster(config));
   OC_ASSIGN_OR_RETURN(auto pipeline, OpenPipeline(experiment, cluster, profile, flags.plan_path,
                                                   /*profile_parts=*/cluster.spec().size() > 1));
+  std::vector<PlanAlternative> levels;
+  if (plan.memory) {
+    OC_ASSIGN_OR_RETURN(levels, pipeline->CompareLevels());
+  }
   PlannedProgram planned{pipeline->plan(), pipeline->program(), pipeline->simulation()};
   if (cluster.job().rank() == 0) {
     if (!cluster.found().empty()) std::printf("%s\n", cluster.found().c_str());
     const DynamicGraphPartitioner partitioner(pipeline->joint(), &pipeline->update(),
                                               cluster.spec(), pipeline->costs());
     OC_RETURN_IF_ERROR(Show(planned, partitioner, PartitionOptionsOf(MakePipelineOptions(config)),
-                            pipeline->joint(), cluster.spec(), plan));
+                            pipeline->joint(), cluster.spec(), levels, plan));
   }
   return cluster.Leave(config.comm_options.timeout_seconds);
 }

@@ -40,6 +40,7 @@ double Median(std::vector<double> values) {
 // What this process measured of its VCUs over the steps.
 struct VcuHistory {
   std::vector<double> step_seconds, bubble;
+  CaptureReport capture;  // of the last step
 };
 
 // One training run, from opened parts to summary.
@@ -155,6 +156,7 @@ class TrainingRun {
     for (size_t i = 0; i < cluster_.vcus().size(); ++i) {
       const int index = cluster_.vcus()[i]->index();
       const VcuTimes times = pipeline_.executor().times(index);
+      history_[i].capture = pipeline_.executor().capture(index);
       if (step.step > 2 || total_ <= 4) {
         history_[i].step_seconds.push_back(times.step_seconds);
         history_[i].bubble.push_back(times.bubble_fraction);
@@ -234,7 +236,12 @@ class TrainingRun {
     json part;
     part["vcus"] = json::array();
     for (size_t i = 0; i < cluster_.vcus().size(); ++i) {
+      const CaptureReport& capture = history_[i].capture;
       part["vcus"].push_back({{"index", cluster_.vcus()[i]->index()},
+                              {"launches", capture.launches},
+                              {"captured_calls", capture.captured_calls},
+                              {"plain_calls", capture.plain_calls},
+                              {"plain_reason", capture.reason},
                               {"step_seconds", Median(history_[i].step_seconds)},
                               {"bubble", Median(history_[i].bubble)},
                               {"peak", cluster_.vcus()[i]->PeakBytes()},
@@ -283,6 +290,10 @@ class TrainingRun {
         summary_.vcus[index].predicted_host_arena_bytes = predicted.host_arena_bytes;
         summary_.vcus[index].achieved_host_arena_bytes = v["host_peak"].get<int64_t>();
         summary_.vcus[index].file_bytes = predicted.file_bytes;
+        summary_.vcus[index].launches = v["launches"].get<int64_t>();
+        summary_.vcus[index].captured_calls = v["captured_calls"].get<int64_t>();
+        summary_.vcus[index].plain_calls = v["plain_calls"].get<int64_t>();
+        summary_.vcus[index].plain_reason = v["plain_reason"].get<std::string>();
       }
       summary_.processes.push_back({static_cast<int>(r), part["process"]["host"].get<std::string>(),
                                     part["process"]["predicted"].get<int64_t>(),
@@ -329,6 +340,14 @@ class TrainingRun {
     for (const Substitute& s : summary_.substitutes) {
       std::printf("  slow path: %s lacks %s: it ran %s (%d calls a step)\n", s.vcu.c_str(),
                   s.op.c_str(), s.by.c_str(), s.calls);
+    }
+    for (const VcuSummary& v : summary_.vcus) {
+      if (v.captured_calls == 0) continue;
+      std::printf("  %s launched %lld captured ops in %lld pieces a step\n", v.name.c_str(),
+                  static_cast<long long>(v.captured_calls), static_cast<long long>(v.launches));
+      if (v.plain_calls == 0) continue;
+      std::printf("  slow path: %s enqueued %lld ops a step one by one: %s\n", v.name.c_str(),
+                  static_cast<long long>(v.plain_calls), v.plain_reason.c_str());
     }
     for (const std::string& line : OffloadLines(pipeline_.plan())) {
       std::printf("  %s\n", line.c_str());

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "openclaw/graph/cost_key.h"
+#include "openclaw/graph/fuse.h"
 #include "openclaw/graph/sum_chunks.h"
 
 namespace oc {
@@ -66,6 +67,15 @@ StatusOr<const CostEntry*> Measured(const CostedCall& call, const std::vector<Te
   const CostEntry* entry = table.Find(key);
   if (entry == nullptr) return FailedPrecondition("no measured cost for ", key);
   return entry;
+}
+
+// Behind the nodes, what of them could be fused.
+void AddFused(const Graph& graph, std::vector<Node>& nodes) {
+  std::vector<int> ids;
+  for (const Node& node : graph.nodes) ids.push_back(node.id);
+  for (Node& node : FuseNodes(graph, ids, [](const Node&) { return true; })) {
+    if (IsFused(node.def->name)) nodes.push_back(std::move(node));
+  }
 }
 
 // Sizes of parts that are measured: one element, a chunk, and so on by kPartStep.
@@ -152,6 +162,11 @@ bool TakesLists(const CostedCall& call, const std::string& kind, const CostTable
   return pair.ok() && (*pair)->supported && (*pair)->substitute.empty();
 }
 
+bool HasOwnKernel(const CostedCall& call, const std::string& kind, const CostTable& table) {
+  const auto entry = Measured(call, call.inputs, kind, table);
+  return entry.ok() && (*entry)->supported && (*entry)->substitute.empty();
+}
+
 std::vector<CostRequest> MissingCosts(const Graph& graph, const Graph* update,
                                       const std::string& kind, const CostTable& table, bool parts) {
   std::vector<CostRequest> missing;
@@ -192,7 +207,9 @@ std::vector<CostRequest> MissingCosts(const Graph& graph, const Graph* update,
     for (const Accumulator& a : g->accumulators) {
       for (int v : a.contributions) accumulated[v] = true;
     }
-    for (const Node& node : g->nodes) {
+    std::vector<Node> nodes = g->nodes;
+    if (g != update) AddFused(*g, nodes);
+    for (const Node& node : nodes) {
       if (node.def->is_view) continue;
       add(RequestOf(*g, node, 0, kind));
       if (g == update) add_tiny(RequestOf(*g, node, 0, kind));

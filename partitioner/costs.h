@@ -35,13 +35,16 @@ struct CostedCall {
 StatusOr<CostEntry> CostOf(const CostedCall& call, const std::string& kind, const CostTable& table);
 // Whether such a VCU has a kernel of its own that takes lists of tensors like the call's.
 bool TakesLists(const CostedCall& call, const std::string& kind, const CostTable& table);
+// Whether such a VCU has a kernel of its own for the call, as far as the table knows.
+bool HasOwnKernel(const CostedCall& call, const std::string& kind, const CostTable& table);
 // The workspace of a list whose parts take so much.
 int64_t ListWorkspace(int64_t a, int64_t b);
 
 // Everything that lowering the graphs (bound) for a VCU of `kind` may need and `table` lacks, each
-// key once, in graph order: every node, its accumulating variant where it ends in an accumulator,
-// and the additions that stand in for one; with `parts` also of parts of tensors, as a VCU that
-// holds a shard runs them. `update` may be null.
+// key once, in graph order: every node and what could be fused of nodes (graph/fuse.h), its
+// accumulating variant where it ends in an accumulator, and the additions that stand in for one;
+// with `parts` also of parts of tensors, as a VCU that holds a shard runs them. `update` may be
+// null.
 std::vector<CostRequest> MissingCosts(const Graph& graph, const Graph* update,
                                       const std::string& kind, const CostTable& table,
                                       bool parts = false);

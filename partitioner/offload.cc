@@ -4,6 +4,7 @@
 #include <absl/strings/str_join.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "openclaw/graph/scopes.h"
@@ -32,7 +33,9 @@ Status Check(const OffloadConfig& o, const ClusterSpec& cluster) {
                            "parallel.offload.path");
   }
   if (o.optimizer == "host" && !AnyApart(cluster)) return NothingApart("optimizer", cluster);
-  if (!o.activations.empty() && !AnyApart(cluster)) return NothingApart("activations", cluster);
+  if (!o.activations.empty() && !ActivationsAreOpen(o) && !AnyApart(cluster)) {
+    return NothingApart("activations", cluster);
+  }
   if (o.update == "host" && o.optimizer != "host" && o.optimizer != "auto") {
     return InvalidArgument(
         "parallel.offload.update host: wants states that lie with the host, and "
@@ -69,13 +72,14 @@ StatusOr<std::vector<VcuOffload>> AskedOffload(const OffloadConfig& options,
   return asked;
 }
 
-namespace {
+bool ActivationsAreOpen(const OffloadConfig& options) {
+  return options.activations == std::vector<std::string>{"auto"};
+}
 
-// Those of the modules named.
-StatusOr<std::vector<int>> NodesOfModules(const std::vector<std::string>& modules,
-                                          const Graph& graph) {
+StatusOr<std::vector<int>> AskedActivations(const OffloadConfig& options, const Graph& graph) {
   std::set<int> origins;
-  for (const std::string& pattern : modules) {
+  if (ActivationsAreOpen(options)) return std::vector<int>();
+  for (const std::string& pattern : options.activations) {
     bool any = false;
     for (const Node& node : graph.nodes) {
       if (node.phase != Phase::kForward || ModuleOf(node.scope, pattern).empty()) continue;
@@ -87,54 +91,62 @@ StatusOr<std::vector<int>> NodesOfModules(const std::vector<std::string>& module
   return std::vector<int>(origins.begin(), origins.end());
 }
 
-// The values' copies follow each other on a lane; one is taken where it has gone before the
-// forward ends.
-StatusOr<std::set<int>> NodesWhoseCopiesHide(const Graph& graph, const StageAnalysis& analysis,
-                                             int stage, const VcuSpec& vcu,
-                                             const CostTable& costs) {
-  std::vector<double> ended = {0};  // when the first i nodes have run
+StatusOr<std::vector<AwayItem>> AwayItems(const Graph& graph, const StageAnalysis& analysis,
+                                          int stage, const VcuSpec& vcu, const CostTable& costs) {
+  std::map<int, AwayItem> by_origin;
+  const LinkCurve link = HostLink(vcu.kind, costs);
+  for (const SavedValue& v : SavedValues(graph, analysis, stage)) {
+    if (v.bytes < kLeastSavedValue) continue;
+    auto [it, is_new] = by_origin.try_emplace(v.origin);
+    AwayItem& item = it->second;
+    if (is_new) item = {.origin = v.origin, .last_forward = v.last_forward};
+    item.bytes += v.bytes;
+    item.copy_seconds += 2 * link.Seconds(v.bytes);
+  }
   for (int id : analysis.nodes[stage][static_cast<int>(Part::kForward)]) {
     const Node& node = graph.node(id);
-    double seconds = 0;
-    if (!node.def->is_view) {
-      const std::string key = RequestOf(graph, node, 0, vcu.kind).key;
-      const CostEntry* entry = costs.Find(key);
-      if (entry == nullptr) return FailedPrecondition("plan: no measured cost for ", key);
-      seconds = entry->seconds;
-    }
-    ended.push_back(ended.back() + seconds);
+    const auto it = by_origin.find(node.origin);
+    if (node.def->is_view || it == by_origin.end()) continue;
+    const std::string key = RequestOf(graph, node, 0, vcu.kind).key;
+    const CostEntry* entry = costs.Find(key);
+    if (entry == nullptr) return FailedPrecondition("plan: no measured cost for ", key);
+    it->second.again_seconds += entry->seconds;
   }
-  const LinkCurve link = HostLink(vcu.kind, costs);
-  std::set<int> origins;
-  double free = 0;
-  for (const SavedValue& v : SavedValues(graph, analysis, stage)) {
-    if (v.bytes == 0) continue;
-    const double end = std::max(free, ended[v.last_forward]) + link.Seconds(v.bytes);
-    if (end > ended.back()) break;
-    free = end;
-    origins.insert(v.origin);
-  }
-  return origins;
+  std::vector<AwayItem> items;
+  for (const auto& [origin, item] : by_origin) items.push_back(item);
+  std::stable_sort(items.begin(), items.end(), [](const AwayItem& a, const AwayItem& b) {
+    return a.last_forward < b.last_forward;
+  });
+  return items;
 }
 
-}  // namespace
-
-StatusOr<std::vector<int>> ActivationsOf(const OffloadConfig& options, const Graph& graph,
-                                         const Plan& plan, int vcu, const ClusterSpec& cluster,
-                                         const CostTable& costs) {
-  if (options.activations != std::vector<std::string>{"auto"}) {
-    return NodesOfModules(options.activations, graph);
-  }
-  OC_ASSIGN_OR_RETURN(const StageAnalysis analysis, AnalyzeStages(graph, plan, {}));
-  std::set<int> origins;
-  for (int s = 0; s < plan.pipeline_depth(); ++s) {
-    const std::vector<int>& vcus = plan.stages[s].vcus;
-    if (std::find(vcus.begin(), vcus.end(), vcu) == vcus.end()) continue;
-    OC_ASSIGN_OR_RETURN(const std::set<int> of_stage,
-                        NodesWhoseCopiesHide(graph, analysis, s, cluster.vcus[vcu], costs));
-    origins.insert(of_stage.begin(), of_stage.end());
-  }
-  return std::vector<int>(origins.begin(), origins.end());
+std::vector<std::vector<int>> AwayLevels(const std::vector<AwayItem>& items) {
+  constexpr int kLevels = 8;  // of each order
+  std::vector<AwayItem> by_gain = items;
+  std::stable_sort(by_gain.begin(), by_gain.end(), [](const AwayItem& a, const AwayItem& b) {
+    return a.again_seconds * b.copy_seconds > b.again_seconds * a.copy_seconds;
+  });
+  std::vector<std::vector<int>> levels = {{}};
+  const auto add = [&](const std::vector<AwayItem>& order) {
+    int64_t total = 0, taken = 0;
+    for (const AwayItem& item : order) total += item.bytes;
+    std::vector<int> origins;
+    int level = 1;
+    for (const AwayItem& item : order) {
+      origins.push_back(item.origin);
+      taken += item.bytes;
+      if (taken * kLevels < total * level) continue;
+      while (level <= kLevels && taken * kLevels >= total * level) ++level;
+      std::vector<int> sorted = origins;
+      std::sort(sorted.begin(), sorted.end());
+      if (std::find(levels.begin(), levels.end(), sorted) == levels.end()) {
+        levels.push_back(std::move(sorted));
+      }
+    }
+  };
+  add(by_gain);
+  add(items);
+  return levels;
 }
 
 std::vector<std::string> OffloadLines(const Plan& plan) {

@@ -9,6 +9,7 @@
 #include "openclaw/core/cost_table.h"
 #include "openclaw/partitioner/plan.h"
 #include "openclaw/partitioner/program/program.h"
+#include "openclaw/partitioner/program/stage_analysis.h"
 
 namespace oc {
 
@@ -21,13 +22,30 @@ StatusOr<std::vector<VcuOffload>> AskedOffload(const OffloadConfig& options,
 // Whether the options let the states of VCU `vcu` leave its memory, and where they would go.
 StateHome StatesMayGoTo(const OffloadConfig& options, const VcuSpec& vcu);
 
-// The forward nodes, by origin, whose outputs the options take out of a VCU's memory between
-// forward and backward: of the modules named, or, for auto, from the earliest on (which are idle
-// longest) as many as can go while the rest of the forward is computed, by measured costs. `graph`:
-// in the VCU's compute type; `plan` has its stages. kInvalidArgument: no such module.
-StatusOr<std::vector<int>> ActivationsOf(const OffloadConfig& options, const Graph& graph,
-                                         const Plan& plan, int vcu, const ClusterSpec& cluster,
-                                         const CostTable& costs);
+// Whether the options leave it to a plan which activations wait outside of the VCUs' memory.
+bool ActivationsAreOpen(const OffloadConfig& options);
+
+// The forward nodes of the modules that the options name, by origin, whose outputs wait outside of
+// a VCU's memory between forward and backward. kInvalidArgument: no such module.
+StatusOr<std::vector<int>> AskedActivations(const OffloadConfig& options, const Graph& graph);
+
+// What a stage's saved values of one origin (saved_values.h) take.
+struct AwayItem {
+  int origin = 0;
+  int64_t bytes = 0;
+  double copy_seconds = 0;   // out and back, a micro-batch
+  double again_seconds = 0;  // to compute them again instead, by themselves
+  int last_forward = 0;      // SavedValue::last_forward, of the first
+};
+// By last_forward: the first are idle longest. `graph`: in the VCU's compute type.
+// kFailedPrecondition: a cost is missing.
+StatusOr<std::vector<AwayItem>> AwayItems(const Graph& graph, const StageAnalysis& analysis,
+                                          int stage, const VcuSpec& vcu, const CostTable& costs);
+
+// Sets of origins to begin a search with, each ascending; the first is empty. By growing bytes,
+// those whose copies save most time of computing again for each second of the link, and those that
+// are idle longest.
+std::vector<std::vector<int>> AwayLevels(const std::vector<AwayItem>& items);
 
 // What of a plan with predictions lies outside of its VCUs' memory, a line a VCU, for people.
 std::vector<std::string> OffloadLines(const Plan& plan);

@@ -79,37 +79,6 @@ StatusOr<PlannedProgram> DynamicGraphPartitioner::Realize(Plan plan,
   return planned;
 }
 
-StatusOr<std::vector<PlanAlternative>> DynamicGraphPartitioner::Alternatives(
-    const Plan& plan, const PartitionOptions& options) const {
-  MemoryFit fit(graph_, update_, cluster_, costs_, options);
-  std::vector<PlanAlternative> result;
-  const auto add = [&](const std::string& name, const Plan& p, bool chosen) {
-    PlanAlternative a{.name = name, .step_seconds = p.predicted_step_seconds, .chosen = chosen};
-    for (const VcuPrediction& v : p.vcus) {
-      a.arena_bytes = std::max(a.arena_bytes, v.state_bytes + v.step_bytes);
-      a.activation_bytes = std::max(a.activation_bytes, v.activation_bytes);
-    }
-    result.push_back(std::move(a));
-  };
-  Plan none = plan;
-  none.recomputed.clear();
-  OC_ASSIGN_OR_RETURN(const PlannedProgram plain, fit.Lowered(std::move(none)));
-  OC_ASSIGN_OR_RETURN(const PlannedProgram own, fit.Lowered(plan));
-  OC_ASSIGN_OR_RETURN(const PlannedProgram full, fit.Fullest(plain));
-  add("recompute none", plain.plan, plan.recomputed.empty());
-  if (!plan.recomputed.empty()) add(absl::StrCat("recompute ", plan.recompute), own.plan, true);
-  if (full.plan.recomputed != plan.recomputed) add("recompute full", full.plan, false);
-  const bool replicas = std::any_of(plan.stages.begin(), plan.stages.end(),
-                                    [](const StagePlan& s) { return s.vcus.size() > 1; });
-  for (int shard = 0; replicas && shard <= 3; ++shard) {
-    Plan other = plan;
-    other.shard = shard;
-    const auto planned = fit.Lowered(std::move(other));
-    if (planned.ok()) add(absl::StrCat("shard ", shard), planned->plan, shard == plan.shard);
-  }
-  return result;
-}
-
 StatusOr<PlannedProgram> DynamicGraphPartitioner::Try(Plan plan,
                                                       const PartitionOptions& options) const {
   return MemoryFit(graph_, update_, cluster_, costs_, options)
@@ -203,7 +172,8 @@ std::vector<std::string> Advice(const Graph& graph, const PlannedProgram& planne
 // How many candidates of a shape and schedule are simulated, and how many neighbours of the best.
 constexpr size_t kTried = 3;
 constexpr int kClimbs = 64;
-// A neighbour must be this much faster: less is within what the costs are known to.
+// A neighbour must be this much faster, and so must a higher shard: less is within what the costs
+// are known to.
 constexpr double kGain = 0.002;
 
 // Cuts are looked for as if so much of the activations had to be kept: where some may be computed
@@ -248,13 +218,17 @@ StatusOr<PlannedProgram> DynamicGraphPartitioner::Partition(const PartitionOptio
   const double begin = NowSeconds();
   const auto late = [&] { return NowSeconds() - begin > options.search_seconds; };
   std::optional<Best> best;
-  std::set<
-      std::tuple<std::string, Placement, std::vector<int>, std::vector<std::vector<int>>, bool>>
+  std::set<std::tuple<std::string, Placement, std::vector<int>, std::vector<std::vector<int>>, int,
+                      bool>>
       seen;
   const auto try_candidate = [&](const PlanCandidate& candidate, double gain,
                                  bool thorough) -> Status {
     OC_ASSIGN_OR_RETURN(PlannedProgram planned, fit.Fit(search.ToPlan(candidate), thorough));
     OC_ASSIGN_OR_RETURN(const double rate, WorthOf(planned, cluster_, costs_, options));
+    if (best.has_value()) {
+      const int shards = candidate.shard - best->candidate.shard;
+      gain = shards == 0 ? gain : shards > 0 ? kGain : -kGain;
+    }
     if (!best.has_value() || rate > best->rate * (1 + gain)) {
       best = Best{candidate, std::move(planned), rate};
     }
@@ -270,33 +244,37 @@ StatusOr<PlannedProgram> DynamicGraphPartitioner::Partition(const PartitionOptio
       for (const std::optional<double>& share : StashShares(options)) {
         // The last looks at no budget: it is for what computes most again, and for the error.
         if (!share.has_value() && best.has_value()) continue;
-        auto candidates = search.Candidates(adjusted, schedule.name, share);
-        if (!candidates.ok()) {
-          // Another shape may fit the memory; other errors are the same for all.
-          const bool memory = absl::IsResourceExhausted(candidates.status());
-          if (!memory && shapes.size() == 1) return candidates.status();
-          if (short_by == INT64_MAX) reason = candidates.status();
-          continue;
-        }
-        size_t tried = 0;
-        for (const PlanCandidate& candidate : *candidates) {
-          if (tried == kTried || (best.has_value() && late())) break;
-          if (!seen.insert({schedule.name, candidate.vcus, candidate.begins, candidate.shares,
-                            share.has_value()})
-                   .second) {
+        for (int shard : AllowedShards(options, shape.data_parallel)) {
+          auto candidates = search.Candidates(adjusted, schedule.name, shard, share);
+          if (!candidates.ok()) {
+            // Another shape may fit the memory; other errors are the same for all.
+            const bool memory = absl::IsResourceExhausted(candidates.status());
+            if (!memory && shapes.size() == 1) return candidates.status();
+            if (short_by == INT64_MAX) reason = candidates.status();
             continue;
           }
-          const Status status = try_candidate(candidate, 0, !share.has_value());
-          // One whose memory is short, or whose cut is none, says nothing about the next.
-          if (!absl::IsResourceExhausted(status)) {
-            ++tried;
-            if (!status.ok() && short_by == INT64_MAX) reason = status;
-          } else if (share.has_value()) {
-            if (short_by == INT64_MAX) reason = status;
-          } else {
-            if (fit.short_by() < short_by) reason = status;  // the one that is nearest
-            short_by = std::min(short_by, fit.short_by());
-            break;
+          size_t tried = 0;
+          for (const PlanCandidate& candidate : *candidates) {
+            if (tried == kTried || (best.has_value() && late())) break;
+            if (!seen.insert({schedule.name, candidate.vcus, candidate.begins, candidate.shares,
+                              shard, share.has_value()})
+                     .second) {
+              continue;
+            }
+            const Status status = try_candidate(candidate, 0, !share.has_value());
+            // One whose memory is short, or whose cut is none, says nothing about the next.
+            if (!absl::IsResourceExhausted(status)) {
+              ++tried;
+              // What a shard lacks is no reason where others were looked at.
+              const bool counts = options.shard.has_value() || reason.ok();
+              if (!status.ok() && short_by == INT64_MAX && counts) reason = status;
+            } else if (share.has_value()) {
+              if (short_by == INT64_MAX) reason = status;
+            } else {
+              if (fit.short_by() < short_by) reason = status;  // the one that is nearest
+              short_by = std::min(short_by, fit.short_by());
+              break;
+            }
           }
         }
       }

@@ -44,7 +44,7 @@ struct PartitionOptions {
   std::string schedule = "auto";
   std::vector<std::string> stages;  // modules to cut after; empty: by cost
   Balance balance = Balance::kMeasured;
-  int shard = 0;  // Plan::shard
+  std::optional<int> shard = 0;  // Plan::shard; none: the fastest that fits, the lower where alike
   ShardBy shard_by = ShardBy::kEqual;
   RecomputeOptions recompute;
   OffloadConfig offload;
@@ -74,14 +74,27 @@ struct PlannedProgram {
   Simulation simulation;
 };
 
-// What a plan would take with another choice of one of its options.
+// What a plan would take with another choice of one of its options; what the options leave open is
+// chosen anew for it.
 struct PlanAlternative {
-  std::string name;              // "recompute full", "shard 2"
-  int64_t arena_bytes = 0;       // of the VCU that takes most
-  int64_t activation_bytes = 0;  // of the VCU that keeps most
+  std::string option;  // that differs: "shard"
+  std::string name;    // "recompute full", "shard 2"
+  bool fits = false;   // in the VCUs' memory and parallel.activation_budget
   double step_seconds = 0;
-  bool chosen = false;  // the plan as it is
+  std::vector<std::string> vcus;
+  std::vector<int64_t> peak_bytes;  // by VCU: of the arenas
+  int64_t arena_bytes = 0;          // of the VCU that takes most
+  int64_t activation_bytes = 0;     // of the VCU that keeps most
+  bool chosen = false;              // the plan as it is
+  std::string why;                  // it was chosen, or was not
 };
+
+// Says of the rows of one option why the chosen one is (`key` asked for it, or, for `open`, it is
+// the fastest that fits), and what speaks against the others.
+void Explain(const std::string& key, bool open, std::vector<PlanAlternative>& rows);
+// The row of a plan with predictions.
+PlanAlternative AlternativeOf(const std::string& option, const std::string& name, const Plan& plan,
+                              const ClusterSpec& cluster);
 
 class DynamicGraphPartitioner {
  public:
@@ -90,18 +103,20 @@ class DynamicGraphPartitioner {
                           const CostTable& costs)
       : graph_(graph), update_(update), cluster_(cluster), costs_(costs) {}
 
-  // Tries every allowed shape and schedule, each with its best stage split and shares: lowers and
-  // simulates them, improves the fastest by samples a second step by step, verifies it and returns
-  // it. kResourceExhausted where none fits: names the VCU, what it needs, the smallest budget that
-  // can, and what else helps.
+  // Tries every allowed shape, schedule and shard, each with its best stage split and shares, and
+  // for what is too large each way to make it fit (memory_fit.h): lowers and simulates them,
+  // improves the fastest by samples a second step by step, verifies it and returns it.
+  // kResourceExhausted where none fits: names the VCU, what it needs, the smallest budget that can,
+  // and what else helps.
   StatusOr<PlannedProgram> Partition(const PartitionOptions& options) const;
 
   // Lowers, verifies and simulates a given plan.
   StatusOr<PlannedProgram> Realize(Plan plan, const PartitionOptions& options) const;
 
   // What options buy a given plan: recomputation (nothing, what the plan has, as much as saves
-  // memory), and state divided over replicas, where there are any. Budgets are not looked at;
-  // what cannot be, or has costs that nobody has measured, is left out.
+  // memory), state divided over replicas, where there are any, states and activations taken out of
+  // the VCUs' memory, where they can be. Of what does not fit is told what it would take; what
+  // cannot be, or has costs that nobody has measured, is left out.
   StatusOr<std::vector<PlanAlternative>> Alternatives(const Plan& plan,
                                                       const PartitionOptions& options) const;
 

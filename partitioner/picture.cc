@@ -163,12 +163,21 @@ std::string MemoryText(const Plan& plan) {
 }
 
 std::string AlternativesText(const std::vector<PlanAlternative>& alternatives) {
-  std::string text = absl::StrFormat("  %-16s %12s %14s %16s\n", "with", "step ms", "arenas MiB",
-                                     "activations MiB");
+  size_t wide = 16;
+  for (const PlanAlternative& a : alternatives) wide = std::max(wide, a.name.size());
+  std::string text = absl::StrFormat(
+      "  %-*s %6s %12s %16s  arenas MiB: %s\n", static_cast<int>(wide), "with", "fits", "step ms",
+      "activations MiB", alternatives.empty() ? "" : absl::StrJoin(alternatives[0].vcus, " "));
   for (const PlanAlternative& a : alternatives) {
-    absl::StrAppendFormat(&text, "  %-16s %12.3f %14.2f %16.2f%s\n", a.name, a.step_seconds * 1e3,
-                          a.arena_bytes / 1048576.0, a.activation_bytes / 1048576.0,
-                          a.chosen ? "  this plan" : "");
+    std::string peaks;
+    for (int64_t bytes : a.peak_bytes) absl::StrAppendFormat(&peaks, " %.2f", bytes / 1048576.0);
+    absl::StrAppendFormat(&text, "  %-*s %6s %12.3f %16.2f %s%s%s%s\n", static_cast<int>(wide),
+                          a.name, a.fits ? "yes" : "no", a.step_seconds * 1e3,
+                          a.activation_bytes / 1048576.0, peaks, a.chosen ? "  this plan" : "",
+                          a.why.empty() ? ""
+                          : a.chosen    ? ": "
+                                        : "  ",
+                          a.why);
   }
   return text;
 }

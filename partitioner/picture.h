@@ -16,7 +16,8 @@ std::string PlanText(const PlannedProgram& planned, const Graph& graph, const Cl
 // that the device lacks.
 std::string MemoryText(const Plan& plan);
 
-// What memory and time a plan takes with each choice of an option.
+// What memory and time a plan takes with each choice of an option, whether it fits, and why one
+// was chosen.
 std::string AlternativesText(const std::vector<PlanAlternative>& alternatives);
 
 // A row a VCU and lane that is used, a box a command, to scale; forward, backward, update,

@@ -24,6 +24,12 @@ double StateShare(int shard, int replicas) {
 
 }  // namespace
 
+std::vector<int> AllowedShards(const PartitionOptions& options, int replicas) {
+  if (options.shard.has_value()) return {*options.shard};
+  if (replicas <= 1) return {0};
+  return {0, 1, 2, 3};
+}
+
 StatusOr<PlanSearch> PlanSearch::Create(const Graph& graph, const Graph* update,
                                         const ClusterSpec& cluster, const CostTable& costs,
                                         const PartitionOptions& options) {
@@ -103,10 +109,10 @@ std::vector<int> PlanSearch::SharesFor(const std::vector<double>& seconds, int m
 
 StatusOr<PlanCandidate> PlanSearch::CandidateOf(const BatchShape& shape,
                                                 const std::string& schedule,
-                                                const Placement& placement,
+                                                const Placement& placement, int shard,
                                                 std::optional<double> stash_share) const {
   const int depth = shape.pipeline_depth, replicas = shape.data_parallel;
-  StageSplitOptions split{.state_share = StateShare(options_.shard, replicas),
+  StageSplitOptions split{.state_share = StateShare(shard, replicas),
                           .stash_share = stash_share.value_or(0),
                           .micro_batches = shape.micro_batches,
                           .least_share = std::min(least_share(), shape.micro_batches / replicas)};
@@ -131,7 +137,7 @@ StatusOr<PlanCandidate> PlanSearch::CandidateOf(const BatchShape& shape,
     split.latency_seconds.push_back(link.Seconds(0));
     split.seconds_per_byte.push_back((link.Seconds(kLarge) - link.Seconds(0)) / kLarge);
   }
-  PlanCandidate candidate{.schedule = schedule, .vcus = placement};
+  PlanCandidate candidate{.schedule = schedule, .vcus = placement, .shard = shard};
   if (options_.stages.empty()) {
     OC_ASSIGN_OR_RETURN(StageSplit found, SplitStages(split));
     candidate.begins = std::move(found.begins);
@@ -158,14 +164,15 @@ StatusOr<PlanCandidate> PlanSearch::CandidateOf(const BatchShape& shape,
 }
 
 StatusOr<std::vector<PlanCandidate>> PlanSearch::Candidates(
-    const BatchShape& shape, const std::string& schedule, std::optional<double> stash_share) const {
+    const BatchShape& shape, const std::string& schedule, int shard,
+    std::optional<double> stash_share) const {
   std::vector<Placement> placements =
       Placements(cluster_, shape.pipeline_depth, shape.data_parallel);
   if (options_.balance == Balance::kEven) placements.resize(1);
   std::vector<PlanCandidate> candidates;
   Status reason;
   for (const Placement& placement : placements) {
-    auto candidate = CandidateOf(shape, schedule, placement, stash_share);
+    auto candidate = CandidateOf(shape, schedule, placement, shard, stash_share);
     if (candidate.ok()) {
       candidates.push_back(std::move(candidate).value());
     } else if (!absl::IsResourceExhausted(candidate.status())) {
@@ -202,6 +209,11 @@ std::vector<PlanCandidate> PlanSearch::Neighbours(const PlanCandidate& candidate
         result.back().begins[s] = places[to];
       }
     }
+  }
+  for (int shard : AllowedShards(options_, static_cast<int>(candidate.vcus[0].size()))) {
+    if (std::abs(shard - candidate.shard) != 1) continue;
+    result.push_back(candidate);
+    result.back().shard = shard;
   }
   if (alike_) return result;
   for (int s = 0; s < depth; ++s) {
@@ -250,7 +262,7 @@ Plan PlanSearch::ToPlan(const PlanCandidate& candidate) const {
   plan.micro_batch = options_.micro_batch;
   plan.schedule = candidate.schedule;
   plan.graph_fingerprint = GraphFingerprint(graph_);
-  plan.shard = options_.shard;
+  plan.shard = candidate.shard;
   plan.shard_weights = ShardWeights();
   const int depth = static_cast<int>(candidate.begins.size());
   for (int s = 0, first = 0; s < depth; ++s) {

@@ -15,12 +15,16 @@
 
 namespace oc {
 
+// The shards that the options allow with so many replicas, ascending.
+std::vector<int> AllowedShards(const PartitionOptions& options, int replicas);
+
 // A plan in the terms of the search.
 struct PlanCandidate {
   std::string schedule;
   Placement vcus;                        // [stage][replica]
   std::vector<int> begins;               // the first unit of each stage
   std::vector<std::vector<int>> shares;  // [stage][replica]: micro-batches
+  int shard = 0;                         // Plan::shard
   bool alternating = false;              // replicas take micro-batches in turn
   double estimate = 0;                   // seconds a step, by closed form
 };
@@ -40,9 +44,10 @@ class PlanSearch {
   // kept (StageSplitOptions::stash_share); without one the budgets are not looked at.
   // kResourceExhausted: none fits the memory.
   StatusOr<std::vector<PlanCandidate>> Candidates(const BatchShape& shape,
-                                                  const std::string& schedule,
+                                                  const std::string& schedule, int shard,
                                                   std::optional<double> stash_share) const;
-  // Candidates that differ by one cut that moves, or a micro-batch that goes to another replica.
+  // Candidates that differ by one cut that moves, a micro-batch that goes to another replica, or,
+  // where it is open, the next shard.
   std::vector<PlanCandidate> Neighbours(const PlanCandidate& candidate) const;
 
   Plan ToPlan(const PlanCandidate& candidate) const;
@@ -52,7 +57,7 @@ class PlanSearch {
   PlanSearch(const Graph& graph, const ClusterSpec& cluster, const PartitionOptions& options)
       : graph_(graph), cluster_(cluster), options_(options) {}
   StatusOr<PlanCandidate> CandidateOf(const BatchShape& shape, const std::string& schedule,
-                                      const Placement& placement,
+                                      const Placement& placement, int shard,
                                       std::optional<double> stash_share) const;
   const StageCosts& CostsOf(int vcu) const { return costs_.at(cluster_.vcus[vcu].kind); }
   // Seconds of a micro-batch on each replica of stage `s`.

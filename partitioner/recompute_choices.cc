@@ -7,6 +7,7 @@
 
 #include "openclaw/partitioner/costs.h"
 #include "openclaw/partitioner/program/arena.h"
+#include "openclaw/partitioner/program/saved_values.h"
 
 namespace oc {
 namespace {
@@ -25,6 +26,7 @@ struct StageValue {
   std::vector<int> readers;     // places, ascending
   int first_backward = kNever;  // ticks of backward that read it
   int last_backward = kNone;
+  bool away = false;  // between forward and backward
   bool for_backward() const { return last_backward != kNone; }
 };
 
@@ -32,7 +34,7 @@ struct StageNode {
   int id = kNone;
   double seconds = 0;
   int64_t workspace = 0;
-  bool may_repeat = true;
+  bool may_repeat = true;            // and is to: what waits elsewhere is not
   std::vector<int> inputs, outputs;  // values
   std::vector<int> reuse;            // by output: the value whose memory it may take, or kNone
 };
@@ -65,6 +67,7 @@ class StageModel {
   void FindRanges();
   int Source(int v) const;
   StatusOr<CostEntry> CostOfNode(const Node& node) const;
+  bool IsAway(const Node& node, int v) const;
 
   const RecomputeQuery& q_;
   std::vector<StageValue> values_;  // by the graph's ids
@@ -92,6 +95,14 @@ StatusOr<CostEntry> StageModel::CostOfNode(const Node& node) const {
   auto cost = CostOf({node.def, node.attrs, inputs}, q_.kind, q_.costs);
   if (!cost.ok()) return Annotate(cost.status(), "plan");
   return cost;
+}
+
+// As SavedValues has it.
+bool StageModel::IsAway(const Node& node, int v) const {
+  const Value& value = q_.graph.value(v);
+  return std::binary_search(q_.away.begin(), q_.away.end(), node.origin) && !value.opaque &&
+         value.type.bytes() >= kLeastSavedValue && q_.analysis.root[v] == v &&
+         q_.analysis.readers[v].empty() && q_.analysis.fetched.count(v) == 0;
 }
 
 Status StageModel::AddForward() {
@@ -122,6 +133,8 @@ Status StageModel::AddForward() {
       if (g.value(v).opaque) bytes = cost.opaque_bytes.at(opaque++);
       values_[v].bytes = AlignForArena(bytes);
       values_[v].made = place;
+      values_[v].away = IsAway(node, v);
+      own.may_repeat &= !values_[v].away;
       values_[v].last_forward = place;
       own.outputs.push_back(v);
       const int from = i < node.def->reuse.size() ? node.def->reuse[i] : kNone;
@@ -368,9 +381,16 @@ Group StageModel::GroupOf(int begin, int end) const {
   }
   std::sort(kept.begin(), kept.end());
   kept.erase(std::unique(kept.begin(), kept.end()), kept.end());
+  const auto comes_back = [&](int v) {  // at the first event that touches it
+    int first = values_[v].for_backward() ? walk.OfTick(values_[v].first_backward) : kNever;
+    for (int r : values_[v].readers) {
+      if (repeats(r)) first = std::min(first, walk.OfCopy(r));
+    }
+    return first == kNever ? 0 : first;
+  };
   for (int v : kept) {
-    group.kept += values_[v].bytes;
-    walk.Keep(values_[v].bytes, 0, last_event(v, 0));
+    if (!values_[v].away) group.kept += values_[v].bytes;
+    walk.Keep(values_[v].bytes, values_[v].away ? comes_back(v) : 0, last_event(v, 0));
   }
   for (int p = begin; p < end; ++p) {
     if (!repeats(p)) continue;
@@ -393,13 +413,16 @@ Group StageModel::GroupOf(int begin, int end) const {
     if (values_[v].made == kNone) continue;
     const int behind = q_.activations_alone ? values_[v].made : values_[v].last_forward + 1;
     done[std::clamp(behind - begin, 0, size)] += values_[v].bytes;
+    if (!values_[v].away) continue;
+    done[std::clamp(values_[v].last_forward + 1 - begin, 0, size)] -= values_[v].bytes;
   }
   int64_t behind = 0;
   for (int p = begin; p < end; ++p) {
     behind += done[p - begin];
     int64_t twice = 0;
     for (int v : crossing_[begin]) {
-      if (!q_.activations_alone && values_[v].for_backward() && values_[v].last_forward >= p) {
+      if (!q_.activations_alone && values_[v].for_backward() && !values_[v].away &&
+          values_[v].last_forward >= p) {
         twice += values_[v].bytes;
       }
     }
@@ -466,7 +489,8 @@ StatusOr<std::vector<RecomputeChoice>> RecomputeChoices(const RecomputeQuery& qu
   for (const Trade& last : trades[n]) {
     const int64_t peak = last.peak + (query.in_flight - 1) * last.kept;
     if (!choices.empty() && peak >= choices.back().peak_bytes) continue;
-    RecomputeChoice choice{.seconds = last.seconds, .kept_bytes = last.kept, .peak_bytes = peak};
+    RecomputeChoice choice{
+        .away = query.away, .seconds = last.seconds, .kept_bytes = last.kept, .peak_bytes = peak};
     const Trade* t = &last;
     for (int place = n; place > 0;) {
       auto [at, is_new] = repeated.try_emplace({t->from_place, place});

@@ -29,7 +29,8 @@ namespace oc {
 
 struct RecomputeChoice {
   std::vector<int> nodes;  // forward nodes that are computed again, ascending
-  double seconds = 0;      // that takes, a micro-batch
+  std::vector<int> away;   // RecomputeQuery::away
+  double seconds = 0;      // that takes, a micro-batch; copies of what is away not counted
   int64_t kept_bytes = 0;  // from forward to backward, a micro-batch
   int64_t peak_bytes = 0;  // the most at any time, of all micro-batches in flight
 };
@@ -44,6 +45,9 @@ struct RecomputeQuery {
   // Count activations alone (MemoryUse::kActivations), not gradients on their way, workspaces and
   // what forward reads once.
   bool activations_alone = false;
+  // Forward nodes, by Node::origin, ascending, whose saved values (saved_values.h) wait for
+  // backward outside of the memory: they take none in between, and are not computed again.
+  std::vector<int> away = {};
 };
 
 // The fastest first, which keeps everything; each further one takes longer and less memory.

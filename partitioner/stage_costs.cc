@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "openclaw/graph/fuse.h"
 #include "openclaw/partitioner/costs.h"
 #include "openclaw/partitioner/update_homes.h"
 
@@ -51,16 +52,25 @@ StatusOr<StageCosts> StageCosts::Create(const Graph& graph, const Graph* update,
     if (node.phase == Phase::kPrologue) continue;  // once a step, not once a micro-batch
     const int unit = unit_of[node.origin];
     const bool backward = node.phase != Phase::kForward && node.phase != Phase::kCount;
-    if (!node.def->is_view) {
-      const CostRequest request = RequestOf(graph, node, 0, kind);
-      const CostEntry* entry = costs.Find(request.key);
-      if (entry == nullptr) return FailedPrecondition("plan: no measured cost for ", request.key);
-      seconds[unit] += entry->seconds;
-    }
     for (int v : node.inputs) {
       last_reader[v] = std::max(last_reader[v], unit);
       if (backward) read_by_backward[v] = true;
     }
+  }
+  // What lowering would fuse counts as that.
+  std::vector<int> ids;
+  for (const Node& node : graph.nodes) ids.push_back(node.id);
+  const auto has_kernel = [&](const Node& node) {
+    std::vector<TensorType> inputs;
+    for (int v : node.inputs) inputs.push_back(graph.value(v).type);
+    return HasOwnKernel({node.def, node.attrs, inputs, 0}, kind, costs);
+  };
+  for (const Node& node : FuseNodes(graph, ids, has_kernel)) {
+    if (node.phase == Phase::kPrologue || node.def->is_view) continue;
+    const CostRequest request = RequestOf(graph, node, 0, kind);
+    const CostEntry* entry = costs.Find(request.key);
+    if (entry == nullptr) return FailedPrecondition("plan: no measured cost for ", request.key);
+    seconds[unit_of[node.origin]] += entry->seconds;
   }
   std::map<std::string, int64_t> optimizer;
   if (!states_away) optimizer = OptimizerBytes(graph, update);

@@ -1,6 +1,9 @@
 // Runs Programs on the VCUs of this process: a thread a lane, which waits for what its commands
 // wait for and then runs them in order. After Create, a step allocates nothing.
 //
+// On a device that captures (devices/device.h) the commands of the third step are captured run by
+// run (runs.h), and launched from then on: the same ops on the same ranges, with one wait a run.
+//
 //   OC_ASSIGN_OR_RETURN(auto executor, Executor::Create(program, vcus, options));
 //   OC_RETURN_IF_ERROR(executor->Run(host));
 #pragma once
@@ -13,6 +16,7 @@
 
 #include "openclaw/core/trace.h"
 #include "openclaw/partitioner/program/program.h"
+#include "openclaw/runtime/replay.h"
 #include "openclaw/runtime/vcu.h"
 
 namespace oc {
@@ -36,6 +40,8 @@ inline constexpr double kDeviceShare = 0.8;
 struct ExecutorOptions {
   double timeout_seconds = 30;  // of every wait for a peer
   int64_t epoch = 0;            // of the groups; another for each executor that is alive at once
+  // Capture what a device runs and launch it again, step by step, where the device can.
+  bool capture = true;
 };
 
 struct VcuTimes {
@@ -88,7 +94,12 @@ class Executor {
   // Whether the last step left the command out, as its condition (Command::predicate) says.
   virtual bool skipped(int vcu, int command) const = 0;
 
-  // Of the last step. `vcu`: index in the cluster, of this process.
+  // How this process's VCU `vcu` runs its device's ops, once a step has been captured; before, and
+  // where the device does not capture, one by one.
+  virtual CaptureReport capture(int vcu) const = 0;
+
+  // Of the last step. `vcu`: index in the cluster, of this process. The commands of a run that was
+  // launched share its time as they took it one by one.
   virtual VcuTimes times(int vcu) const = 0;
   virtual std::vector<TraceSpan> spans() const = 0;
   virtual std::vector<ImplementationCount> implementations() const = 0;

@@ -9,6 +9,7 @@
 #include "openclaw/core/file.h"
 #include "openclaw/core/rng.h"
 #include "openclaw/graph/cost_key.h"
+#include "openclaw/graph/fuse.h"
 #include "openclaw/partitioner/program/lower.h"
 
 namespace oc {
@@ -446,7 +447,8 @@ StatusOr<std::unique_ptr<PreparedOp>> PrepareVariant(Slice& slice, const CostReq
                              .inputs = r.inputs,
                              .outputs = r.outputs,
                              .accumulate = r.accumulate};
-  if (r.accumulate != 0 || ListOf(*r.def, r.attrs, r.inputs.size()).tensors > 1) {
+  const bool list = ListOf(*r.def, r.attrs, r.inputs.size()).tensors > 1;
+  if (r.accumulate != 0 || list || IsFused(r.def->name)) {
     OC_ASSIGN_OR_RETURN(const OpSupport support, slice.Support(request));
     if (!support.supported) return std::unique_ptr<PreparedOp>();
   }

@@ -16,6 +16,7 @@
 #include "openclaw/optim/learning_rate.h"
 #include "openclaw/partitioner/compute_types.h"
 #include "openclaw/runtime/pipeline_internal.h"
+#include "openclaw/runtime/precision.h"
 #include "openclaw/runtime/profiler.h"
 #include "openclaw/runtime/report/memory.h"
 #include "openclaw/runtime/training_graphs.h"
@@ -25,10 +26,10 @@ namespace {
 
 Status CheckOptions(const PipelineOptions& o) {
   if (o.amp_level == AmpLevel::kO2Fp8) {
-    return Unimplemented("precision.amp_level ", Name(o.amp_level), "; there are O0, O1, O2, O3");
+    return Unimplemented("precision.amp_level ", Name(*o.amp_level), "; there are O0, O1, O2, O3");
   }
-  if (o.shard < 0 || o.shard > 3) {
-    return InvalidArgument("parallel.shard is ", o.shard, ", wants 0 to 3");
+  if (o.shard.has_value() && (*o.shard < 0 || *o.shard > 3)) {
+    return InvalidArgument("parallel.shard is ", *o.shard, ", wants 0 to 3, or auto");
   }
   if (o.offload.optimizer != "none" && o.offload.optimizer != "host" &&
       o.offload.optimizer != "file" && o.offload.optimizer != "auto") {
@@ -65,33 +66,6 @@ bool ScalesLoss(const PipelineOptions& o, const ClusterSpec& cluster) {
     };
     return !has(DType::kBF16) && has(DType::kF16);
   });
-}
-
-// At least one VCU must compute in a half type: else the level is not what was asked for.
-Status CheckComputeTypes(const Graph& joint, const ClusterSpec& cluster) {
-  const std::optional<DType> half = HalfTypeOf(joint);
-  if (!half.has_value()) return OkStatus();
-  bool any = false;
-  for (const VcuSpec& v : cluster.vcus) {
-    OC_ASSIGN_OR_RETURN(const DType dtype, ComputeTypeFor(joint, v));
-    any |= dtype != DType::kF32;
-    for (const auto* list : {&joint.parameters, &joint.states}) {
-      for (const Variable& variable : *list) {
-        const Value& value = joint.value(variable.value);
-        if (value.type.dtype != *half || dtype == *half) continue;
-        return InvalidArgument("precision: ", value.name, " is ", value.type.ToString(),
-                               " at amp_level O3, and VCU ", v.name, " (", v.kind, ") has no ",
-                               Name(*half), ": use O2, which keeps parameters in f32");
-      }
-    }
-  }
-  if (any) return OkStatus();
-  std::string kinds;
-  for (const VcuSpec& v : cluster.vcus) {
-    absl::StrAppend(&kinds, kinds.empty() ? "" : ", ", v.name, " (", v.kind, ")");
-  }
-  return InvalidArgument("precision.dtype ", Name(*half), ": no VCU computes in it or in another ",
-                         "half type: ", kinds, "; use amp_level O0");
 }
 
 double Flops(const Graph& graph) {
@@ -162,7 +136,7 @@ PartitionOptions PartitionOptionsOf(const PipelineOptions& options) {
 TrainingGraphOptions TrainingGraphOptionsOf(const PipelineOptions& options,
                                             const ClusterSpec& cluster) {
   return {.micro_batch = options.micro_batch,
-          .amp = {options.amp_level, options.half},
+          .amp = {*options.amp_level, options.half},
           .loss_scale = ScalesLoss(options, cluster)};
 }
 
@@ -232,6 +206,7 @@ StatusOr<std::unique_ptr<ElasticPipeline>> ElasticPipeline::Create(const Graph& 
   OC_RETURN_IF_ERROR(optimizer.Check());
   std::unique_ptr<ElasticPipeline> pipeline(new ElasticPipeline(cluster, optimizer, options));
   pipeline->next_epoch_ = options.epoch * 1000;
+  pipeline->level_is_open_ = !options.amp_level.has_value();
   OC_RETURN_IF_ERROR(cluster.MeasureLinks(options.timeout_seconds));
   OC_ASSIGN_OR_RETURN(
       pipeline->options_.plan_json,
@@ -240,7 +215,8 @@ StatusOr<std::unique_ptr<ElasticPipeline>> ElasticPipeline::Create(const Graph& 
     OC_ASSIGN_OR_RETURN(const Plan plan, Plan::FromJson(pipeline->options_.plan_json));
     pipeline->options_.shard = plan.shard;
   }
-  OC_RETURN_IF_ERROR(pipeline->PlanAndProfile(model));
+  OC_RETURN_IF_ERROR(options.amp_level.has_value() ? pipeline->PlanAndProfile(model)
+                                                   : pipeline->ChooseLevel(model));
   OC_RETURN_IF_ERROR(pipeline->MeasurePeak());
   OC_RETURN_IF_ERROR(pipeline->KeepProfile());
   OC_ASSIGN_OR_RETURN(const ProcessMemory memory, ReadProcessMemory());
@@ -292,14 +268,18 @@ Status ElasticPipeline::LoadProfile() {
       const std::string shared,
       cluster_.job().Broadcast(costs_.ToJson(), 0, "profile", options_.timeout_seconds));
   OC_ASSIGN_OR_RETURN(costs_, CostTable::FromJson(shared));
-  ProfileOptions profile = {.parts = options_.shard > 0 || options_.profile_parts,
-                            .check_known = true,
-                            .seconds = options_.profile_seconds,
-                            .timeout_seconds = std::max(60.0, options_.timeout_seconds),
-                            .hosts = UsesHosts(options_),
-                            .folder = options_.offload.path};
-  OC_RETURN_IF_ERROR(ProfileGraphs(cluster_, joint_, &update_, costs_, profile));
+  OC_RETURN_IF_ERROR(ProfileGraphs(cluster_, joint_, &update_, costs_, PlanningCosts()));
   return KeepProfile();
+}
+
+ProfileOptions ElasticPipeline::PlanningCosts() const {
+  const bool shards = options_.shard.has_value() ? *options_.shard > 0 : cluster_.spec().size() > 1;
+  return {.parts = shards || options_.profile_parts,
+          .check_known = true,
+          .seconds = options_.profile_seconds,
+          .timeout_seconds = std::max(60.0, options_.timeout_seconds),
+          .hosts = UsesHosts(options_),
+          .folder = options_.offload.path};
 }
 
 Status ElasticPipeline::KeepProfile() const {
@@ -385,7 +365,8 @@ Status ElasticPipeline::MakePlan() {
 Status ElasticPipeline::MakeExecutor() {
   OC_ASSIGN_OR_RETURN(executor_, Executor::Create(program(), cluster_.local(),
                                                   {.timeout_seconds = options_.timeout_seconds,
-                                                   .epoch = next_epoch_++}));
+                                                   .epoch = next_epoch_++,
+                                                   .capture = options_.capture}));
   return OkStatus();
 }
 
@@ -393,8 +374,11 @@ int64_t ElasticPipeline::predicted_process_bytes() const {
   int64_t bytes = 0;
   for (const auto& vcu : cluster_.vcus()) {
     const VcuProgram& p = program().vcus[vcu->index()];
-    bytes += p.state_bytes + p.step_bytes + p.host_bytes + plan().vcus[vcu->index()].host_bytes +
-             vcu->staging_bytes();
+    // Arenas are memory of the host where it touches them, or the device computes with its cores.
+    const bool in_host = !cluster_.spec().vcus[vcu->index()].cores.empty() ||
+                         !vcu->view({.arena = Arena::kStep, .bytes = p.step_bytes}).empty();
+    if (in_host) bytes += p.state_bytes + p.step_bytes;
+    bytes += p.host_bytes + plan().vcus[vcu->index()].host_bytes + vcu->staging_bytes();
   }
   if (executor_ != nullptr) bytes += executor_->host_bytes();
   if (loader_ != nullptr) bytes += loader_->buffer_bytes();
@@ -428,6 +412,7 @@ StatusOr<Batches> ElasticPipeline::UseData(const Dataset& dataset, int64_t steps
     OC_ASSIGN_OR_RETURN(loader_, Loader::Create(dataset, {.order = order,
                                                           .mine = mine_,
                                                           .first_step = step_,
+                                                          .steps = steps,
                                                           .workers = options_.data_workers}));
   }
   return Batches(SampleOrder(order), step_, steps);
@@ -437,7 +422,7 @@ StatusOr<Batches> ElasticPipeline::UseData(const Dataset& dataset, int64_t steps
 // read now.
 StatusOr<std::span<const MicroBatch>> ElasticPipeline::Load(const Batch& batch) {
   if (mine_.empty()) return std::span<const MicroBatch>();
-  if (loader_ != nullptr && loader_->position() == batch.step) {
+  if (loader_ != nullptr && loader_->position() == batch.step && !loader_->at_end()) {
     const SampleOrder& order = loader_->order();
     std::vector<int64_t> indices(static_cast<size_t>(order.options().micro_batch));
     bool same = static_cast<int64_t>(batch.indices.size()) == order.global_batch();

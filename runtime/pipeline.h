@@ -27,6 +27,7 @@
 #include "openclaw/runtime/cluster.h"
 #include "openclaw/runtime/data/loader.h"
 #include "openclaw/runtime/executor.h"
+#include "openclaw/runtime/measure_costs.h"
 #include "openclaw/runtime/training_graphs.h"
 
 namespace oc {
@@ -45,16 +46,18 @@ struct PipelineOptions {
   ActivationBudget activation_budget;
   std::vector<std::string> stages;  // modules to cut after
   Balance balance = Balance::kMeasured;
-  AmpLevel amp_level = AmpLevel::kO0;
+  // None: of O0, O1 and O2 the one that is predicted to take most samples a second.
+  std::optional<AmpLevel> amp_level = AmpLevel::kO0;
   DType half = DType::kBF16;  // what amp_level computes in
   LossScaleConfig loss_scale;
   AllReduce allreduce_algorithm = AllReduce::kAuto;
   // Plan::shard: 1 divides the optimizer's states over replicas, 2 the gradients too, 3 the
-  // parameters too; what a replica's part is as large as.
-  int shard = 0;
+  // parameters too; none: what is fastest and fits. What a replica's part is as large as.
+  std::optional<int> shard = 0;
   ShardBy shard_by = ShardBy::kEqual;
   OffloadConfig offload;
   uint64_t seed = 1;        // of initial values, data order and dropout
+  bool capture = true;      // ExecutorOptions::capture
   int64_t total_steps = 0;  // what learning-rate schedules run towards
   int data_workers = 1;
   double timeout_seconds = 30;  // of every blocking call between VCUs
@@ -68,7 +71,7 @@ struct PipelineOptions {
 
 // What of the options is planning's.
 PartitionOptions PartitionOptionsOf(const PipelineOptions& options);
-// What of the options makes the graphs, for these VCUs.
+// What of the options makes the graphs, for these VCUs. Precondition: they name an amp_level.
 TrainingGraphOptions TrainingGraphOptionsOf(const PipelineOptions& options,
                                             const ClusterSpec& cluster);
 
@@ -105,9 +108,10 @@ class ElasticPipeline {
                                                            const PipelineOptions& options);
   ~ElasticPipeline();
 
-  // Training reads `dataset`, ahead of the steps and beyond the last: it must outlive the pipeline,
-  // or the next UseData. Its features are the model's data inputs by name. Returns the batches of
-  // `steps` steps from the present one on. Starts prefetching.
+  // Training reads `dataset`, ahead of the steps, and nothing beyond the last of `steps`: it must
+  // outlive those, or, where fewer are taken, the pipeline or the next UseData. Its features are
+  // the model's data inputs by name. Returns the batches of `steps` steps from the present one on.
+  // Starts prefetching.
   StatusOr<Batches> UseData(const Dataset& dataset, int64_t steps);
   // One step on the samples of `batch` (indices only: each process loads those that its VCUs take).
   // Where the loss or the gradients are not finite and no loss scale can help: kFailedPrecondition
@@ -142,7 +146,12 @@ class ElasticPipeline {
   // What learning-rate schedules run towards.
   void set_total_steps(int64_t steps) { options_.total_steps = steps; }
 
+  // What every level of mixed precision that the VCUs have would take, each with a plan of its own;
+  // what differs from this run's is measured. Every process calls it; the first one gets the rows.
+  StatusOr<std::vector<PlanAlternative>> CompareLevels();
+
   int64_t step() const { return step_; }
+  AmpLevel amp_level() const { return *options_.amp_level; }
   const Plan& plan() const { return planned_.plan; }
   const Program& program() const { return planned_.program; }
   const Simulation& simulation() const { return planned_.simulation; }
@@ -154,8 +163,9 @@ class ElasticPipeline {
   // Of the last training step.
   Executor& executor() { return *executor_; }
   Cluster& cluster() const { return cluster_; }
-  // Memory of this process that the pipeline will take: arenas, what is staged for devices whose
-  // memory the host cannot touch and for ops that they lack, buffers of the loader.
+  // Memory of this process that the pipeline will take: arenas that lie in the host's memory, what
+  // is staged for devices whose memory the host cannot touch and for ops that they lack, buffers of
+  // the loader. A device without cores of the host is taken to have memory of its own.
   int64_t predicted_process_bytes() const;
   // Resident memory of this process just before its first arena.
   int64_t process_bytes_before() const { return process_bytes_before_; }
@@ -185,7 +195,10 @@ class ElasticPipeline {
   Status LoadProfile();
   Status KeepProfile() const;
   Status MeasurePeak();
+  ProfileOptions PlanningCosts() const;
   Status PlanAndProfile(const Graph& model);
+  // Sets options_.amp_level where it is open, and plans.
+  Status ChooseLevel(const Graph& model);
   Status MakePlan();
   Status InitializeState();
   Status MakeExecutor();
@@ -215,7 +228,8 @@ class ElasticPipeline {
   std::map<std::string, std::unique_ptr<Inference>> inference_;
   int64_t next_epoch_ = 0;
   int64_t step_ = 0;
-  Status failed_step_;  // ended in the middle
+  Status failed_step_;          // ended in the middle
+  bool level_is_open_ = false;  // precision.amp_level: auto
   // What the step arenas hold: nothing of use, a training step's values, or an evaluation's.
   enum class StepArena { kNothing, kTraining, kInference } step_arena_ = StepArena::kNothing;
   double step_flops_ = 0, peak_flops_ = 0;

@@ -86,8 +86,8 @@ StatusOr<ElasticPipeline::Inference*> ElasticPipeline::InferenceFor(int64_t micr
   std::unique_ptr<Inference>& entry = inference_[key];
   if (entry == nullptr) {
     auto made = std::make_unique<Inference>();
-    OC_ASSIGN_OR_RETURN(
-        made->graph, BuildInferenceGraph(model_, micro_batch, {options_.amp_level, options_.half}));
+    OC_ASSIGN_OR_RETURN(made->graph, BuildInferenceGraph(model_, micro_batch,
+                                                         {*options_.amp_level, options_.half}));
     // Times are not needed to run, and measuring would take memory.
     CostTable costs = costs_;
     OC_RETURN_IF_ERROR(ProfileGraphs(cluster_, made->graph, nullptr, costs,
@@ -125,10 +125,11 @@ StatusOr<ElasticPipeline::Inference*> ElasticPipeline::InferenceFor(int64_t micr
     OC_RETURN_IF_ERROR(vcu->Reserve(p.state_bytes, p.step_bytes));
   }
   if (entry->executor == nullptr) {
-    OC_ASSIGN_OR_RETURN(
-        entry->executor,
-        Executor::Create(entry->program, cluster_.local(),
-                         {.timeout_seconds = options_.timeout_seconds, .epoch = next_epoch_++}));
+    OC_ASSIGN_OR_RETURN(entry->executor,
+                        Executor::Create(entry->program, cluster_.local(),
+                                         {.timeout_seconds = options_.timeout_seconds,
+                                          .epoch = next_epoch_++,
+                                          .capture = options_.capture}));
   }
   return entry.get();
 }

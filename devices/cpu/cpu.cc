@@ -6,8 +6,25 @@
 #include "openclaw/devices/cpu/onednn/shim.h"
 #include "openclaw/devices/cpu/topology.h"
 #include "openclaw/devices/host/host_device.h"
+#include "openclaw/graph/fuse.h"
 
 namespace oc {
+namespace {
+
+std::shared_ptr<const KernelRegistry> WithoutFused(const KernelRegistry& all) {
+  auto rest = std::make_shared<KernelRegistry>();
+  bool deterministic = true;
+  for (const auto& [op, entry] : all.entries()) {
+    deterministic &= entry.deterministic;
+    if (IsFused(op)) continue;
+    rest->Add(op, entry.create, entry.accumulable, entry.sum_types);
+  }
+  if (deterministic) rest->Deterministic();
+  return rest;
+}
+
+}  // namespace
+
 StatusOr<std::vector<std::unique_ptr<Device>>> DiscoverCpus(
     const std::shared_ptr<const KernelRegistry>& fallback,
     const std::shared_ptr<const KernelRegistry>& own) {
@@ -30,7 +47,8 @@ StatusOr<std::vector<std::unique_ptr<Device>>> DiscoverCpus(
     options.kernels.push_back(kernels);
     if (fallback != nullptr) {
       options.dtypes.push_back(DType::kF64);
-      options.kernels.push_back(fallback);
+      // Fused ops are taken for their speed.
+      options.kernels.push_back(WithoutFused(*fallback));
     }
     devices.push_back(MakeHostDevice(std::move(options)));
   }

@@ -33,7 +33,8 @@ StatusOr<const BlasLt*> LoadBlasLt();
 // One a device, for the life of the process. Precondition: the device is current.
 StatusOr<cublasLtHandle_t> BlasHandle(const BlasLt& blas, int ordinal, const std::string& where);
 
-enum class Epilogue { kNone, kRelu, kBias, kReluBias };
+// kGeluTanhGrad: times the derivative of gelu (tanh) at x[m, n], which stands in for the bias.
+enum class Epilogue { kNone, kRelu, kBias, kReluBias, kGeluTanhGrad };
 
 // d[m, n] = epilogue(op(a) op(b) + beta d + bias[n]), row-major, `batch` of them at strides.
 struct Product {
@@ -57,5 +58,10 @@ using LocateOut = std::function<void*(const Call&)>;
 // product.
 Status AddProduct(OpPlan& plan, const Product& product, Locate a, Locate b, LocateOut d,
                   Locate bias = nullptr);
+
+// d = gelu'(x) * op(a) op(b), x of d's type and shape: in the product's epilogue where cuBLASLt has
+// that for the types and addresses, else by a kernel behind the product.
+Status AddGeluGradProduct(OpPlan& plan, const Product& product, Locate a, Locate b, LocateOut d,
+                          Locate x, bool tanh);
 
 }  // namespace oc::cuda

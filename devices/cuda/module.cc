@@ -11,7 +11,6 @@ extern "C" __attribute__((visibility("default"))) const oc_device_api* openclaw_
     oc_device_api t = *exported;
     t.links = oc::cuda::LinkTable();
     t.profile = oc::cuda::ProfileTable();
-    t.capture = oc::cuda::CaptureTable();
     return t;
   }();
   return &table;

@@ -2,8 +2,10 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <optional>
 
 #include "openclaw/devices/cuda/blas.h"
+#include "openclaw/devices/cuda/kernels/elementwise.h"
 #include "openclaw/devices/cuda/kernels/fill.h"
 #include "openclaw/devices/cuda/measure.h"
 
@@ -36,6 +38,8 @@ cublasLtEpilogue_t EpilogueOf(Epilogue epilogue) {
       return CUBLASLT_EPILOGUE_BIAS;
     case Epilogue::kReluBias:
       return CUBLASLT_EPILOGUE_RELU_BIAS;
+    case Epilogue::kGeluTanhGrad:
+      return CUBLASLT_EPILOGUE_DGELU;
   }
   return CUBLASLT_EPILOGUE_DEFAULT;
 }
@@ -71,6 +75,8 @@ class ProductStep : public Step {
 
   StatusOr<int64_t> Prepare(const CudaSlice& slice, const std::string& where) override;
   Status Run(const Call& call, char* scratch, const std::string& where) const override;
+  // Whether every address lies on 16 bytes.
+  bool IsAligned(const Call& call) const;
 
  private:
   Status Describe(const CudaSlice& slice, const std::string& where);
@@ -135,7 +141,12 @@ Status ProductStep::Describe(const CudaSlice& slice, const std::string& where) {
   OC_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_DESC_TRANSA, left_op));
   OC_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_DESC_TRANSB, right_op));
   OC_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_DESC_EPILOGUE, EpilogueOf(p_.epilogue)));
-  if (bias_ != nullptr) {
+  if (p_.epilogue == Epilogue::kGeluTanhGrad) {
+    OC_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, p_.ldd));
+    // The heuristic looks at its alignment alone.
+    const auto* somewhere = reinterpret_cast<const void*>(uintptr_t{4096});
+    OC_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, somewhere));
+  } else if (bias_ != nullptr) {
     OC_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, out_type));
     // Any address: the heuristic wants one.
     const void* somewhere = nullptr;
@@ -188,8 +199,10 @@ cublasStatus_t ProductStep::Launch(const Choice& choice, const void* a, const vo
                                    const void* bias, void* workspace, cudaStream_t stream) const {
   cublasLtMatmulDescOpaque_t desc = desc_;  // its bias is this call's
   if (bias_ != nullptr) {
-    const cublasStatus_t code =
-        blas_->set_desc(&desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof(bias));
+    const auto what = p_.epilogue == Epilogue::kGeluTanhGrad
+                          ? CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER
+                          : CUBLASLT_MATMUL_DESC_BIAS_POINTER;
+    const cublasStatus_t code = blas_->set_desc(&desc, what, &bias, sizeof(bias));
     if (code != CUBLAS_STATUS_SUCCESS) return code;
   }
   const float alpha = 1, beta = p_.accumulate ? 1 : 0;
@@ -206,6 +219,7 @@ StatusOr<Choice> ProductStep::Fastest(
   const auto bytes = [&](int64_t rows, int64_t ld, int64_t stride, DType type) {
     return (rows * ld + (p_.batch - 1) * stride) * SizeInBytes(type);
   };
+  const int64_t output = bytes(p_.m, p_.ldd, p_.stride_d, p_.out_type);
   enum { kA, kB, kD, kBias, kWorkspace };
   OC_ASSIGN_OR_RETURN(
       const auto measure,
@@ -269,19 +283,74 @@ StatusOr<int64_t> ProductStep::Prepare(const CudaSlice& slice, const std::string
   return static_cast<int64_t>(std::max(aligned_.workspace, any_.workspace));
 }
 
+bool ProductStep::IsAligned(const Call& call) const {
+  const auto at = [](const void* address) { return reinterpret_cast<uintptr_t>(address); };
+  const uintptr_t bits =
+      at(a_(call)) | at(b_(call)) | at(d_(call)) | at(bias_ == nullptr ? nullptr : bias_(call));
+  return bits % kAlign == 0;
+}
+
 Status ProductStep::Run(const Call& call, char* scratch, const std::string& where) const {
   const void* a = a_(call);
   const void* b = b_(call);
   void* d = d_(call);
   const void* bias = bias_ == nullptr ? nullptr : bias_(call);
-  const auto bits = reinterpret_cast<uintptr_t>(a) | reinterpret_cast<uintptr_t>(b) |
-                    reinterpret_cast<uintptr_t>(d) | reinterpret_cast<uintptr_t>(bias);
   return blas_->ToStatus(
-      Launch(bits % kAlign == 0 ? aligned_ : any_, a, b, d, bias, scratch, call.stream),
+      Launch(IsAligned(call) ? aligned_ : any_, a, b, d, bias, scratch, call.stream),
       "cublasLtMatmul", where);
 }
 
+// The epilogue wants every address on 16 bytes, and rows of a multiple of 8 elements.
+class GeluGradStep : public Step {
+ public:
+  GeluGradStep(const Product& product, Locate a, Locate b, LocateOut d, Locate x, bool tanh)
+      : p_(product), d_(d), x_(x), tanh_(tanh), plain_(product, a, b, d, nullptr) {
+    if (!tanh || product.n % 8 != 0 || product.type != product.out_type) return;
+    Product fused = product;
+    fused.epilogue = Epilogue::kGeluTanhGrad;
+    fused_.emplace(fused, std::move(a), std::move(b), std::move(d), std::move(x));
+  }
+
+  StatusOr<int64_t> Prepare(const CudaSlice& slice, const std::string& where) override {
+    OC_ASSIGN_OR_RETURN(int64_t bytes, plain_.Prepare(slice, where));
+    if (!fused_.has_value()) return bytes;
+    const auto more = fused_->Prepare(slice, where);
+    if (!more.ok() && !absl::IsUnimplemented(more.status())) return more.status();
+    if (!more.ok()) fused_.reset();
+    return more.ok() ? std::max(bytes, *more) : bytes;
+  }
+
+  Status Run(const Call& call, char* scratch, const std::string& where) const override {
+    if (fused_.has_value() && fused_->IsAligned(call)) return fused_->Run(call, scratch, where);
+    OC_RETURN_IF_ERROR(plain_.Run(call, scratch, where));
+    const int64_t n = p_.batch * p_.m * p_.n;
+    const auto op = tanh_ ? kernels::BinaryOp::kGeluTanhGrad : kernels::BinaryOp::kGeluGrad;
+    return ToStatus(
+        kernels::Binary(TypeOf(p_.out_type), op, d_(call), x_(call), d_(call), n, n, call.stream),
+        "launch a kernel", where);
+  }
+
+ private:
+  const Product p_;
+  const LocateOut d_;
+  const Locate x_;
+  const bool tanh_;
+  ProductStep plain_;
+  std::optional<ProductStep> fused_;
+};
+
 }  // namespace
+
+Status AddGeluGradProduct(OpPlan& plan, const Product& p, Locate a, Locate b, LocateOut d, Locate x,
+                          bool tanh) {
+  OC_RETURN_IF_ERROR(DataType(p.type).status());
+  if (p.m == 0 || p.n == 0 || p.batch == 0) return OkStatus();
+  if (p.k == 0) return AddProduct(plan, p, std::move(a), std::move(b), std::move(d));
+  plan.SetImplementation("cublaslt");
+  plan.Add(std::make_unique<GeluGradStep>(p, std::move(a), std::move(b), std::move(d), std::move(x),
+                                          tanh));
+  return OkStatus();
+}
 
 Status AddProduct(OpPlan& plan, const Product& p, Locate a, Locate b, LocateOut d, Locate bias) {
   OC_RETURN_IF_ERROR(DataType(p.type).status());

@@ -75,6 +75,16 @@ Status LinearGradInput(const OpRequest& r, const Traits& traits, OpPlan& plan) {
   return AddProduct(plan, p, FromInput(0), FromInput(1), ToOutput());
 }
 
+// dy, w, x.
+Status LinearGradInputGelu(const OpRequest& r, const Traits& traits, OpPlan& plan) {
+  Product p = Common(r, traits);
+  p.m = Rows(r.inputs[0].shape);
+  p.k = p.lda = r.inputs[0].shape[-1].size();
+  p.n = p.ldb = p.ldd = r.inputs[1].shape[1].size();
+  return AddGeluGradProduct(plan, p, FromInput(0), FromInput(1), ToOutput(), FromInput(2),
+                            r.attrs.String("approximate", "none") == "tanh");
+}
+
 Status LinearGradWeight(const OpRequest& r, const Traits& traits, OpPlan& plan) {
   Product p = Common(r, traits);
   p.transpose_a = true;
@@ -90,6 +100,7 @@ void RegisterProducts(PlanRegistry& registry) {
   registry["matmul"] = {Matmul};
   registry["linear"] = {Linear};
   registry["linear_grad_input"] = {LinearGradInput};
+  registry["linear_grad_input_gelu"] = {LinearGradInputGelu};
   registry["linear_grad_weight"] = {LinearGradWeight, 1, true};
 }
 

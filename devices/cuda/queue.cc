@@ -4,7 +4,9 @@
 #include <chrono>
 #include <cstring>
 #include <thread>
+#include <utility>
 
+#include "openclaw/devices/cuda/kernels/condition.h"
 #include "openclaw/devices/cuda/op.h"
 #include "openclaw/devices/cuda/slice.h"
 
@@ -197,6 +199,7 @@ StatusOr<std::unique_ptr<Queue>> CudaQueue::Create(const CudaSlice& slice, std::
 CudaQueue::~CudaQueue() {
   if (stream_ == nullptr) return;
   (void)slice_.Use();
+  if (outside_ != nullptr) (void)EndIf();
   if (capturing_) {
     cudaGraph_t dropped = nullptr;
     cudaStreamEndCapture(stream_, &dropped);
@@ -205,6 +208,7 @@ CudaQueue::~CudaQueue() {
   cudaStreamSynchronize(stream_);
   staging_ = nullptr;
   cudaStreamDestroy(stream_);
+  if (body_ != nullptr) cudaStreamDestroy(body_);
   cudaGetLastError();
 }
 
@@ -244,7 +248,9 @@ Status CudaQueue::Enqueue(PreparedOp& op, std::span<const BufferRange> inputs,
     }
   }
   last_ = prepared.where();
-  return Keep(prepared.Run(call));
+  const Status status = prepared.Run(call);
+  // That an op cannot be captured is no error of the queue.
+  return capturing_ && absl::IsUnimplemented(status) ? status : Keep(status);
 }
 
 StatusOr<bool> CudaQueue::IsPinned(const void* memory) const {
@@ -256,9 +262,9 @@ StatusOr<bool> CudaQueue::IsPinned(const void* memory) const {
 
 Status CudaQueue::WantPinned(const char* what) const {
   if (CaptureId() == 0) return OkStatus();
-  return FailedPrecondition(what, " in a capture of ", where_,
-                            ": the memory of the host is not pinned, so that a replay could not "
-                            "copy it");
+  return Unimplemented(what, " in a capture of ", where_,
+                       ": the memory of the host is not pinned, so that a replay could not "
+                       "copy it");
 }
 
 uint64_t CudaQueue::CaptureId() const {
@@ -283,7 +289,7 @@ Status CudaQueue::CopyFromHost(BufferRange to, std::span<const std::byte> from) 
         cudaMemcpyAsync(AddressOf(to), from.data(), from.size(), cudaMemcpyHostToDevice, stream_),
         "cudaMemcpyAsync", where_));
   }
-  OC_RETURN_IF_ERROR(Keep(WantPinned("a copy from the host")));
+  OC_RETURN_IF_ERROR(WantPinned("a copy from the host"));
   if (staging_ == nullptr) {
     auto made = Staging::Create(stream_, where_);
     OC_RETURN_IF_ERROR(Keep(made.status()));
@@ -303,7 +309,7 @@ Status CudaQueue::CopyToHost(std::span<std::byte> to, BufferRange from) {
         cudaMemcpyAsync(to.data(), AddressOf(from), to.size(), cudaMemcpyDeviceToHost, stream_),
         "cudaMemcpyAsync", where_));
   }
-  OC_RETURN_IF_ERROR(Keep(WantPinned("a copy to the host")));
+  OC_RETURN_IF_ERROR(WantPinned("a copy to the host"));
   if (staging_ == nullptr) {
     auto made = Staging::Create(stream_, where_);
     OC_RETURN_IF_ERROR(Keep(made.status()));
@@ -400,26 +406,88 @@ Status CudaQueue::BeginCapture() {
   return OkStatus();
 }
 
-StatusOr<std::unique_ptr<CudaGraph>> CudaQueue::EndCapture() {
+// A capture that something was refused in may be invalid: no error of the queue.
+StatusOr<std::unique_ptr<CapturedWork>> CudaQueue::EndCapture() {
   OC_RETURN_IF_ERROR(Keep(slice_.Use()));
+  const bool within = outside_ != nullptr;
+  if (within) (void)EndIf();
   capturing_ = false;
   cudaGraph_t graph = nullptr;
   OC_RETURN_IF_ERROR(
-      Keep(ToStatus(cudaStreamEndCapture(stream_, &graph), "cudaStreamEndCapture", where_)));
+      ToStatus(cudaStreamEndCapture(stream_, &graph), "cudaStreamEndCapture", where_));
   cudaGraphExec_t exec = nullptr;
-  const cudaError_t code = cudaGraphInstantiate(&exec, graph, 0);
+  const cudaError_t code = within ? cudaSuccess : cudaGraphInstantiate(&exec, graph, 0);
   cudaGraphDestroy(graph);
-  OC_RETURN_IF_ERROR(Keep(ToStatus(code, "cudaGraphInstantiate", where_)));
-  return std::make_unique<CudaGraph>(exec, flags_, where_, slice_.traits().ordinal);
+  if (within) return FailedPrecondition(where_, ": a capture ends within a condition");
+  OC_RETURN_IF_ERROR(ToStatus(code, "cudaGraphInstantiate", where_));
+  return std::unique_ptr<CapturedWork>(
+      std::make_unique<CudaGraph>(exec, flags_, where_, slice_.traits().ordinal));
 }
 
-Status CudaQueue::Launch(const CudaGraph& graph) {
+Status CudaQueue::Launch(CapturedWork& work) {
+  const auto& graph = static_cast<const CudaGraph&>(work);
   OC_RETURN_IF_ERROR(Keep(slice_.Use()));
   if (std::find(listened_.begin(), listened_.end(), graph.flags()) == listened_.end()) {
     listened_.push_back(graph.flags());
   }
   last_ = "a captured graph";
   return Keep(ToStatus(cudaGraphLaunch(graph.exec(), stream_), "cudaGraphLaunch", where_));
+}
+
+Status CudaQueue::AddCondition(const float* value) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  cudaGraph_t graph = nullptr;
+  const auto info = [&](const cudaGraphNode_t** before, size_t* count) {
+    return ToStatus(
+        cudaStreamGetCaptureInfo(stream_, &status, nullptr, &graph, before, nullptr, count),
+        "cudaStreamGetCaptureInfo", where_);
+  };
+  OC_RETURN_IF_ERROR(info(nullptr, nullptr));
+  cudaGraphConditionalHandle handle{};
+  OC_RETURN_IF_ERROR(
+      ToStatus(cudaGraphConditionalHandleCreate(&handle, graph, 0, cudaGraphCondAssignDefault),
+               "cudaGraphConditionalHandleCreate", where_));
+  OC_RETURN_IF_ERROR(
+      ToStatus(kernels::SetIfFinite(handle, value, stream_), "set a condition", where_));
+  const cudaGraphNode_t* before = nullptr;
+  size_t count = 0;
+  OC_RETURN_IF_ERROR(info(&before, &count));
+  cudaGraphNodeParams node{};
+  node.type = cudaGraphNodeTypeConditional;
+  node.conditional.handle = handle;
+  node.conditional.type = cudaGraphCondTypeIf;
+  node.conditional.size = 1;
+  cudaGraphNode_t added = nullptr;
+  OC_RETURN_IF_ERROR(ToStatus(cudaGraphAddNode(&added, graph, before, nullptr, count, &node),
+                              "cudaGraphAddNode", where_));
+  OC_RETURN_IF_ERROR(ToStatus(cudaStreamUpdateCaptureDependencies(stream_, &added, nullptr, 1,
+                                                                  cudaStreamSetCaptureDependencies),
+                              "cudaStreamUpdateCaptureDependencies", where_));
+  if (body_ == nullptr) {
+    OC_ASSIGN_OR_RETURN(body_, slice_.CreateStream(where_));
+  }
+  return ToStatus(cudaStreamBeginCaptureToGraph(body_, node.conditional.phGraph_out[0], nullptr,
+                                                nullptr, 0, cudaStreamCaptureModeRelaxed),
+                  "cudaStreamBeginCaptureToGraph", where_);
+}
+
+Status CudaQueue::BeginIfFinite(BufferRange value) {
+  if (!capturing_ || outside_ != nullptr) {
+    return FailedPrecondition(where_, ": a condition wants a capture, and none around it");
+  }
+  OC_RETURN_IF_ERROR(Keep(slice_.Use()));
+  const Status added = AddCondition(reinterpret_cast<const float*>(AddressOf(value)));
+  if (!added.ok()) return Unimplemented("conditions of captured work: ", added.message());
+  outside_ = std::exchange(stream_, body_);
+  return OkStatus();
+}
+
+Status CudaQueue::EndIf() {
+  if (outside_ == nullptr) return Queue::EndIf();
+  cudaGraph_t body = nullptr;
+  const cudaError_t code = cudaStreamEndCapture(stream_, &body);
+  stream_ = std::exchange(outside_, nullptr);
+  return ToStatus(code, "cudaStreamEndCapture", where_);
 }
 
 }  // namespace oc::cuda

@@ -129,11 +129,11 @@ class Point {
 using CudaEvent = PointEvent<Point>;
 
 // Captured work of a queue: what it reads and writes must outlive it.
-class CudaGraph {
+class CudaGraph : public CapturedWork {
  public:
   CudaGraph(cudaGraphExec_t exec, std::shared_ptr<DataFlags> flags, std::string where, int ordinal)
       : exec_(exec), flags_(std::move(flags)), where_(std::move(where)), ordinal_(ordinal) {}
-  ~CudaGraph();
+  ~CudaGraph() override;
   cudaGraphExec_t exec() const { return exec_; }
   const std::shared_ptr<DataFlags>& flags() const { return flags_; }
   const std::string& where() const { return where_; }
@@ -161,9 +161,12 @@ class CudaQueue : public Queue {
   // What is enqueued from here on is captured, not run, also what is enqueued on other queues after
   // they waited for an event that was recorded in the capture; they must be waited for in turn
   // before it ends. Memory of the host must be pinned. Events of the capture are never ready.
-  Status BeginCapture();
-  StatusOr<std::unique_ptr<CudaGraph>> EndCapture();
-  Status Launch(const CudaGraph& graph);
+  Status BeginCapture() override;
+  StatusOr<std::unique_ptr<CapturedWork>> EndCapture() override;
+  Status Launch(CapturedWork& work) override;
+  // A conditional node of the graph (CUDA 12.4 and later).
+  Status BeginIfFinite(BufferRange value) override;
+  Status EndIf() override;
 
   // For what else runs on CUDA streams (comm/nccl).
   cudaStream_t stream() const { return stream_; }
@@ -174,7 +177,8 @@ class CudaQueue : public Queue {
  private:
   CudaQueue(const CudaSlice& slice, std::string name);
   StatusOr<bool> IsPinned(const void* memory) const;
-  Status WantPinned(const char* what) const;  // an error in a capture
+  Status WantPinned(const char* what) const;  // kUnimplemented in a capture
+  Status AddCondition(const float* value);
   Status ReachPeer(int other);
   // The capture that the stream is in; 0: none.
   uint64_t CaptureId() const;
@@ -191,6 +195,10 @@ class CudaQueue : public Queue {
   std::vector<std::shared_ptr<Point>> waited_;
   std::vector<char*> addresses_;  // of the call at hand; keeps its memory
   bool capturing_ = false;        // began here
+  // While the body of a condition is captured, which is captured on a stream of its own, in place
+  // of stream_: the stream of the queue.
+  cudaStream_t outside_ = nullptr;
+  cudaStream_t body_ = nullptr;  // made when it is first wanted
 };
 
 }  // namespace oc::cuda

@@ -1,6 +1,7 @@
 #include "openclaw/devices/cuda/slice.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "openclaw/devices/cuda/op.h"
 
@@ -10,6 +11,17 @@ namespace {
 // What ops compute with. Elements of others are moved and cast.
 constexpr DType kDTypes[] = {DType::kF32, DType::kBF16, DType::kF16, DType::kI32,
                              DType::kI64, DType::kU8,   DType::kBool};
+
+class PinnedMemory : public HostMemory {
+ public:
+  PinnedMemory(void* data, size_t bytes) : data_(static_cast<std::byte*>(data)), bytes_(bytes) {}
+  ~PinnedMemory() override { cudaFreeHost(data_); }
+  std::span<std::byte> bytes() override { return {data_, bytes_}; }
+
+ private:
+  std::byte* data_;
+  size_t bytes_;
+};
 
 }  // namespace
 
@@ -81,6 +93,20 @@ StatusOr<std::unique_ptr<Queue>> CudaSlice::CreateQueue(const std::string& name)
 
 StatusOr<std::unique_ptr<Event>> CudaSlice::CreateEvent() {
   return std::unique_ptr<Event>(std::make_unique<CudaEvent>());
+}
+
+StatusOr<std::unique_ptr<HostMemory>> CudaSlice::AllocateHost(int64_t bytes) {
+  const std::string what =
+      absl::StrCat("allocate ", bytes, " bytes of pinned memory for ", where());
+  if (bytes < 0) return InvalidArgument(what);
+  OC_RETURN_IF_ERROR(Use());
+  void* data = nullptr;
+  const auto size = static_cast<size_t>(std::max<int64_t>(bytes, 1));
+  OC_RETURN_IF_ERROR(
+      ToStatus(cudaHostAlloc(&data, size, cudaHostAllocPortable), "cudaHostAlloc", what));
+  std::memset(data, 0, size);
+  return std::unique_ptr<HostMemory>(
+      std::make_unique<PinnedMemory>(data, static_cast<size_t>(bytes)));
 }
 
 int64_t CudaSlice::HighWater(const Buffer& buffer) const {

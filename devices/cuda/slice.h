@@ -29,6 +29,8 @@ class CudaSlice : public Slice {
   StatusOr<std::unique_ptr<Buffer>> Allocate(int64_t bytes) override;
   StatusOr<std::unique_ptr<Queue>> CreateQueue(const std::string& name) override;
   StatusOr<std::unique_ptr<Event>> CreateEvent() override;
+  // Pinned, as seen from every device.
+  StatusOr<std::unique_ptr<HostMemory>> AllocateHost(int64_t bytes) override;
   StatusOr<std::unique_ptr<PreparedOp>> Prepare(const OpRequest& request) override;
   // Loads and measures nothing.
   StatusOr<OpSupport> Support(const OpRequest& request) override;

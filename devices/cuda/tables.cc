@@ -61,23 +61,6 @@ int32_t GetElapsed(oc_event* from, oc_event* to, double* seconds, oc_error* erro
   return GiveStatus(Elapsed(EventOf(from), EventOf(to), *seconds), error);
 }
 
-CudaQueue& Of(oc_queue* queue) { return static_cast<CudaQueue&>(QueueOf(queue)); }
-CudaGraph* Of(oc_graph* graph) { return reinterpret_cast<CudaGraph*>(graph); }
-
-int32_t Begin(oc_queue* queue, oc_error* error) {
-  return GiveStatus(Of(queue).BeginCapture(), error);
-}
-int32_t End(oc_queue* queue, oc_graph** graph, oc_error* error) {
-  auto captured = Of(queue).EndCapture();
-  if (!captured.ok()) return GiveStatus(captured.status(), error);
-  *graph = reinterpret_cast<oc_graph*>(captured->release());
-  return OC_OK;
-}
-int32_t Launch(oc_queue* queue, oc_graph* graph, oc_error* error) {
-  return GiveStatus(Of(queue).Launch(*Of(graph)), error);
-}
-void Destroy(oc_graph* graph) { delete Of(graph); }
-
 }  // namespace
 
 const oc_link_api* LinkTable() {
@@ -86,10 +69,6 @@ const oc_link_api* LinkTable() {
 }
 const oc_profile_api* ProfileTable() {
   static constexpr oc_profile_api table = {sizeof(oc_profile_api), GetElapsed};
-  return &table;
-}
-const oc_capture_api* CaptureTable() {
-  static constexpr oc_capture_api table = {sizeof(oc_capture_api), Begin, End, Launch, Destroy};
   return &table;
 }
 

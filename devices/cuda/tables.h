@@ -1,4 +1,4 @@
-// The optional tables of the C interface that the leaf fills: links, profile, capture.
+// The optional tables of the C interface that the leaf fills: links, profile.
 #pragma once
 
 #include "openclaw/devices/openclaw_device.h"
@@ -7,6 +7,5 @@ namespace oc::cuda {
 
 const oc_link_api* LinkTable();
 const oc_profile_api* ProfileTable();
-const oc_capture_api* CaptureTable();
 
 }  // namespace oc::cuda

@@ -1,5 +1,6 @@
 #include "openclaw/devices/reference/basic.h"
 #include "openclaw/devices/reference/dispatch.h"
+#include "openclaw/devices/reference/gelu.h"
 
 namespace oc::reference {
 namespace {
@@ -87,6 +88,19 @@ Status LinearGradInput(const OpRequest& request, const KernelArgs& args) {
 }
 
 template <typename T>
+Status LinearGradInputGelu(const OpRequest& request, const KernelArgs& args) {
+  const Shape& dy = request.inputs[0].shape;
+  const int64_t out = dy[-1].size(), in = request.inputs[1].shape[1].size();
+  const bool tanh = IsTanh(request);
+  Multiply(RowMajor(args.in<T>(0), out), RowMajor(args.in<T>(1), in), Rows(dy), out, in,
+           [&](int64_t row, int64_t column, double sum) {
+             const int64_t at = row * in + column;
+             Store(args.out<T>(0), at, sum * GeluSlope(Load(args.in<T>(2), at), tanh));
+           });
+  return OkStatus();
+}
+
+template <typename T>
 Status LinearGradWeight(const OpRequest& request, const KernelArgs& args) {
   const Shape& dy = request.inputs[0].shape;
   const int64_t out = dy[-1].size(), in = request.inputs[1].shape[-1].size();
@@ -109,6 +123,10 @@ void RegisterProduct(KernelRegistry& registry) {
   registry.Add("linear_grad_input",
                FloatKernel([]<typename T>(const OpRequest& r, const KernelArgs& a) {
                  return LinearGradInput<T>(r, a);
+               }));
+  registry.Add("linear_grad_input_gelu",
+               FloatKernel([]<typename T>(const OpRequest& r, const KernelArgs& a) {
+                 return LinearGradInputGelu<T>(r, a);
                }));
   registry.Add("linear_grad_weight",
                FloatKernel([]<typename T>(const OpRequest& r, const KernelArgs& a) {

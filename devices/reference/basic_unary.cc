@@ -3,32 +3,16 @@
 
 #include "openclaw/devices/reference/basic.h"
 #include "openclaw/devices/reference/dispatch.h"
+#include "openclaw/devices/reference/gelu.h"
 
 namespace oc::reference {
 namespace {
 
 double Sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
-double Gelu(double x, bool tanh) {
-  if (!tanh) return 0.5 * x * std::erfc(-x * M_SQRT1_2);
-  return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
-}
-
-double GeluSlope(double x, bool tanh) {
-  if (!tanh) {
-    return 0.5 * std::erfc(-x * M_SQRT1_2) + x * std::exp(-0.5 * x * x) / std::sqrt(2 * M_PI);
-  }
-  const double t = std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x));
-  return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * std::sqrt(2 / M_PI) * (1 + 3 * 0.044715 * x * x);
-}
-
 double SiluSlope(double x) {
   const double s = Sigmoid(x);
   return s * (1 + x * (1 - s));
-}
-
-bool IsTanh(const OpRequest& request) {
-  return request.attrs.String("approximate", "none") == "tanh";
 }
 
 // y = f(x).

@@ -85,6 +85,47 @@ Status LayerNormGradWeight(const OpRequest& request, const KernelArgs& args) {
   return OkStatus();
 }
 
+// The sum as it is stored, so that the result is that of the two ops.
+template <typename T>
+Status AddLayerNorm(const OpRequest& request, const KernelArgs& args) {
+  const int64_t n = request.outputs[0].shape.num_elements();
+  for (int64_t i = 0; i < n; ++i) {
+    Store(args.out<T>(0), i, Load(args.in<T>(0), i) + Load(args.in<T>(1), i));
+  }
+  const std::byte* inputs[] = {args.outputs[0], args.inputs[2], args.inputs[3]};
+  const OpRequest norm{.def = request.def,
+                       .attrs = request.attrs,
+                       .inputs = {request.inputs[0], request.inputs[2], request.inputs[3]}};
+  return LayerNorm<T>(norm, {inputs, args.outputs + 1, args.workspace, args.pool});
+}
+
+template <typename T>
+Status LayerNormGrad(const OpRequest& request, const KernelArgs& args) {
+  using S = StatisticsOf<T>;
+  const Rows rows(request.inputs[0].shape);
+  for (int64_t c = 0; c < rows.width; ++c) {
+    double dgamma = 0, dbeta = 0;
+    for (int64_t r = 0; r < rows.count; ++r) {
+      const int64_t at = r * rows.width + c;
+      const double dy = Load(args.in<T>(0), at);
+      dgamma += dy * (Load(args.in<T>(1), at) - Load(args.in<S>(3), r)) * Load(args.in<S>(4), r);
+      dbeta += dy;
+    }
+    StoreSum(request, args, 1, c, dgamma);
+    StoreSum(request, args, 2, c, dbeta);
+  }
+  for (int64_t r = 0; r < rows.count; ++r) {
+    const int64_t at = r * rows.width;
+    T* dx = args.out<T>(0) + at;
+    GradInputRow<T, true>(rows.width, args.in<T>(0) + at, args.in<T>(1) + at, args.in<T>(2),
+                          Load(args.in<S>(3), r), Load(args.in<S>(4), r), dx);
+    for (int64_t c = 0; request.inputs.size() > 5 && c < rows.width; ++c) {
+      Store(dx, c, Load(dx, c) + Load(args.in<T>(5), at + c));
+    }
+  }
+  return OkStatus();
+}
+
 template <typename T>
 Status RmsNorm(const OpRequest& request, const KernelArgs& args) {
   using S = StatisticsOf<T>;
@@ -145,6 +186,15 @@ void RegisterLayerNorm(KernelRegistry& registry) {
                  return LayerNormGradWeight<T>(r, a);
                }),
                /*accumulable=*/3, /*sum_types=*/true);
+  registry.Add("add_layer_norm",
+               FloatKernel([]<typename T>(const OpRequest& r, const KernelArgs& a) {
+                 return AddLayerNorm<T>(r, a);
+               }));
+  registry.Add("layer_norm_grad",
+               FloatKernel([]<typename T>(const OpRequest& r, const KernelArgs& a) {
+                 return LayerNormGrad<T>(r, a);
+               }),
+               /*accumulable=*/0b110, /*sum_types=*/true);
   registry.Add("rms_norm", FloatKernel([]<typename T>(const OpRequest& r, const KernelArgs& a) {
                  return RmsNorm<T>(r, a);
                }));

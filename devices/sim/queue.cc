@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstring>
+#include <optional>
 #include <vector>
 
 #include "openclaw/core/clock.h"
@@ -118,6 +120,26 @@ struct SimQueue::OpCall {
   int64_t number = 0;  // among those that faults count
 };
 
+// A list of what is pushed again by a launch.
+class SimQueue::Captured : public CapturedWork {
+ public:
+  struct Step {
+    std::optional<OpCall> op;
+    Function run;  // where it is no op
+    bool conditional = false;
+  };
+  void Add(std::optional<OpCall> op, Function run) {
+    steps_.push_back({std::move(op), std::move(run), conditional_});
+  }
+  const std::vector<Step>& steps() const { return steps_; }
+  bool conditional() const { return conditional_; }
+  void set_conditional(bool conditional) { conditional_ = conditional; }
+
+ private:
+  std::vector<Step> steps_;
+  bool conditional_ = false;  // what is added now
+};
+
 SimQueue::SimQueue(std::shared_ptr<Unit> unit, std::string name)
     : unit_(std::move(unit)),
       name_(std::move(name)),
@@ -134,12 +156,21 @@ SimQueue::~SimQueue() {
   thread_.join();
 }
 
-void SimQueue::Push(std::function<Status()> run, bool always) {
+void SimQueue::Push(Task task) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    tasks_.push_back({std::move(run), always});
+    tasks_.push_back(std::move(task));
   }
   changed_.notify_all();
+}
+
+Status SimQueue::Add(Function copy) {
+  if (capture_ != nullptr) {
+    capture_->Add(std::nullopt, std::move(copy));
+  } else {
+    Push({.run = std::move(copy)});
+  }
+  return OkStatus();
 }
 
 void SimQueue::Loop() {
@@ -154,7 +185,8 @@ void SimQueue::Loop() {
     }
     if (status_.ok()) status_ = unit_->lost();
     if (!status_.ok() && !task.always) continue;
-    const Status status = task.run();
+    if (task.conditional && !holds_) continue;
+    const Status status = task.run(*this);
     if (status_.ok()) status_ = status;
   }
 }
@@ -183,13 +215,23 @@ Status SimQueue::Enqueue(PreparedOp& op, std::span<const BufferRange> inputs,
   for (const BufferRange& r : inputs) OC_RETURN_IF_ERROR(add(r, call.inputs));
   for (const BufferRange& r : outputs) OC_RETURN_IF_ERROR(add(r, call.outputs));
   OC_ASSIGN_OR_RETURN(call.workspace, ToSimRange(workspace));
-  last_op_ = call.kernel->name;
-  if (counted_) {
-    call.number = unit_->ops.fetch_add(1) + 1;
-    if (call.number == unit_->options.never_signal_at) swallow_ = true;
+  if (capture_ != nullptr) {
+    capture_->Add(std::move(call), nullptr);
+  } else {
+    PushOp(call, /*conditional=*/false);
   }
-  Push([this, call = std::move(call)] { return RunOp(call); });
   return OkStatus();
+}
+
+void SimQueue::PushOp(const OpCall& call, bool conditional) {
+  last_op_ = call.kernel->name;
+  OpCall own = call;
+  if (counted_) {
+    own.number = unit_->ops.fetch_add(1) + 1;
+    if (own.number == unit_->options.never_signal_at) swallow_ = true;
+  }
+  Push({.run = [own = std::move(own)](SimQueue& q) { return q.RunOp(own); },
+        .conditional = conditional});
 }
 
 Status SimQueue::RunOp(const OpCall& call) {
@@ -254,23 +296,23 @@ Status SimQueue::RunCopy(const SimRange& to, const SimRange& from, double second
 Status SimQueue::CopyFromHost(BufferRange to, std::span<const std::byte> from) {
   to.bytes = static_cast<int64_t>(from.size());
   OC_ASSIGN_OR_RETURN(SimRange range, ToSimRange(to));
-  Push([this, range = std::move(range), from] {
-    return RunCopy(range, {}, HostCopySeconds(range.bytes), [&](std::byte* t, const std::byte*) {
-      if (!from.empty()) std::memcpy(t, from.data(), from.size());
-    });
+  return Add([range = std::move(range), from](SimQueue& q) {
+    return q.RunCopy(range, {}, q.HostCopySeconds(range.bytes),
+                     [&](std::byte* t, const std::byte*) {
+                       if (!from.empty()) std::memcpy(t, from.data(), from.size());
+                     });
   });
-  return OkStatus();
 }
 
 Status SimQueue::CopyToHost(std::span<std::byte> to, BufferRange from) {
   from.bytes = static_cast<int64_t>(to.size());
   OC_ASSIGN_OR_RETURN(SimRange range, ToSimRange(from));
-  Push([this, range = std::move(range), to] {
-    return RunCopy({}, range, HostCopySeconds(range.bytes), [&](std::byte*, const std::byte* f) {
-      if (!to.empty()) std::memcpy(to.data(), f, to.size());
-    });
+  return Add([range = std::move(range), to](SimQueue& q) {
+    return q.RunCopy({}, range, q.HostCopySeconds(range.bytes),
+                     [&](std::byte*, const std::byte* f) {
+                       if (!to.empty()) std::memcpy(to.data(), f, to.size());
+                     });
   });
-  return OkStatus();
 }
 
 Status SimQueue::Copy(BufferRange to, BufferRange from) {
@@ -280,29 +322,93 @@ Status SimQueue::Copy(BufferRange to, BufferRange from) {
   const SimOptions& o = unit_->options;
   const auto moved = static_cast<double>(2 * from.bytes);  // read and written
   const double seconds = o.speed > 0 ? moved / (o.memory_gbps * 1e9 * o.speed) : 0;
-  Push([this, target = std::move(target), source = std::move(source), seconds] {
-    return RunCopy(target, source, seconds, [&](std::byte* t, const std::byte* f) {
+  return Add([target = std::move(target), source = std::move(source), seconds](SimQueue& q) {
+    return q.RunCopy(target, source, seconds, [&](std::byte* t, const std::byte* f) {
       if (source.bytes > 0) std::memmove(t, f, static_cast<size_t>(source.bytes));
     });
   });
+}
+
+// ---- Capture ----
+
+Status SimQueue::BeginCapture() {
+  if (capture_ != nullptr) {
+    return FailedPrecondition("queue ", name_, " of ", unit_->device, " captures already");
+  }
+  capture_ = std::make_unique<Captured>();
   return OkStatus();
 }
+
+StatusOr<std::unique_ptr<CapturedWork>> SimQueue::EndCapture() {
+  if (capture_ == nullptr) {
+    return FailedPrecondition("queue ", name_, " of ", unit_->device, " captures nothing");
+  }
+  std::unique_ptr<Captured> work = std::move(capture_);
+  if (work->conditional()) {
+    return FailedPrecondition("queue ", name_, " of ", unit_->device,
+                              ": a capture ends within a condition");
+  }
+  return std::unique_ptr<CapturedWork>(std::move(work));
+}
+
+Status SimQueue::Launch(CapturedWork& work) {
+  for (const Captured::Step& step : static_cast<Captured&>(work).steps()) {
+    if (step.op.has_value()) {
+      PushOp(*step.op, step.conditional);
+    } else {
+      Push({.run = step.run, .conditional = step.conditional});
+    }
+  }
+  return OkStatus();
+}
+
+Status SimQueue::BeginIfFinite(BufferRange value) {
+  if (capture_ == nullptr || capture_->conditional()) {
+    return FailedPrecondition("queue ", name_, " of ", unit_->device,
+                              ": a condition wants a capture, and none around it");
+  }
+  if (value.bytes != sizeof(float))
+    return InvalidArgument("a condition on ", value.bytes, " bytes");
+  OC_ASSIGN_OR_RETURN(SimRange range, ToSimRange(value));
+  capture_->Add(std::nullopt,
+                [range = std::move(range)](SimQueue& q) { return q.TestFinite(range); });
+  capture_->set_conditional(true);
+  return OkStatus();
+}
+
+Status SimQueue::EndIf() {
+  if (capture_ == nullptr || !capture_->conditional()) return Queue::EndIf();
+  capture_->set_conditional(false);
+  return OkStatus();
+}
+
+Status SimQueue::TestFinite(const SimRange& value) {
+  Access access;
+  std::byte* data = nullptr;
+  OC_RETURN_IF_ERROR(
+      Annotate(access.Take(value, &data), absl::StrCat("condition on ", unit_->device)));
+  float number = 0;
+  std::memcpy(&number, data, sizeof(number));
+  holds_ = std::isfinite(number);
+  return OkStatus();
+}
+
+// ---- Events of the queue ----
 
 Status SimQueue::Record(Event& event) {
   const std::shared_ptr<EventState>& state = static_cast<SimEvent&>(event).state();
   const int64_t point =
       state->Begin(absl::StrCat(" of ", unit_->device, ", queue ", name_, ", after ", last_op_));
   const bool swallow = std::exchange(swallow_, false);
-  Push(
-      [this, state, point, swallow] {
-        if (swallow) {
-          state->Swallow(point);
-        } else {
-          state->End(point, status_);
-        }
-        return OkStatus();
-      },
-      /*always=*/true);
+  const auto tell = [state, point, swallow](SimQueue& q) {
+    if (swallow) {
+      state->Swallow(point);
+    } else {
+      state->End(point, q.status_);
+    }
+    return OkStatus();
+  };
+  Push({.run = tell, .always = true});
   return OkStatus();
 }
 
@@ -310,7 +416,7 @@ Status SimQueue::WaitFor(Event& event) {
   const std::shared_ptr<EventState>& state = static_cast<SimEvent&>(event).state();
   // An event that was not recorded yet: until it is.
   const int64_t point = std::max<int64_t>(1, state->newest());
-  Push([this, state, point] { return AwaitEvent(*state, point); });
+  Push({.run = [state, point](SimQueue& q) { return q.AwaitEvent(*state, point); }});
   return OkStatus();
 }
 

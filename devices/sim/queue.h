@@ -109,16 +109,29 @@ class SimQueue : public Queue {
   Status Record(Event& event) override;
   Status WaitFor(Event& event) override;
 
+  Status BeginCapture() override;
+  StatusOr<std::unique_ptr<CapturedWork>> EndCapture() override;
+  Status Launch(CapturedWork& work) override;
+  Status BeginIfFinite(BufferRange value) override;
+  Status EndIf() override;
+
  private:
   struct OpCall;
-  // `always`: also after an error.
+  class Captured;
+  // On the queue that runs it, which need not be the one that captured it.
+  using Function = std::function<Status(SimQueue&)>;
   struct Task {
-    std::function<Status()> run;
-    bool always = false;
+    Function run;
+    bool always = false;       // also after an error
+    bool conditional = false;  // not where the last condition failed
   };
-  void Push(std::function<Status()> run, bool always = false);
+  void Push(Task task);
+  void PushOp(const OpCall& call, bool conditional);
+  // Of a copy: pushed, or kept during a capture.
+  Status Add(Function copy);
   void Loop();
   Status RunOp(const OpCall& call);
+  Status TestFinite(const SimRange& value);
   // Copies with `copy(to, from)`, either of which may be null where it is the host's.
   Status RunCopy(const SimRange& to, const SimRange& from, double seconds,
                  const std::function<void(std::byte* to, const std::byte* from)>& copy);
@@ -133,9 +146,11 @@ class SimQueue : public Queue {
   const bool counted_;  // its ops count for faults
   // Of the thread that enqueues.
   std::string last_op_ = "no op";
-  bool swallow_ = false;  // the next event
+  bool swallow_ = false;               // the next event
+  std::unique_ptr<Captured> capture_;  // what is being captured
   // Of the queue's thread.
   Status status_;
+  bool holds_ = true;  // the last condition
 
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -669,7 +669,8 @@ const oc_device_api* openclaw_device_query(uint32_t host_abi_version, const oc_h
       create_queue,          destroy_queue,         enqueue,      copy_from_host,
       copy_to_host,          copy,                  record,       wait_for,
       create_event,          destroy_event,         event_ready,  event_wait,
-      NULL,                  NULL,                  NULL,         NULL};
+      NULL,                  NULL,                  NULL,         NULL,
+      NULL,                  NULL};
   (void)host;
   return host_abi_version >> 16 == OC_DEVICE_ABI_MAJOR ? &api : NULL;
 }

@@ -37,6 +37,7 @@ namespace ops {
   X(Linear) \
   X(LinearGradInput) \
   X(LinearGradWeight) \
+  X(LinearGradInputGelu) \
   X(Softmax) \
   X(SoftmaxGrad) \
   X(Transpose) \
@@ -74,6 +75,8 @@ namespace ops {
   X(LayerNorm) \
   X(LayerNormGradInput) \
   X(LayerNormGradWeight) \
+  X(AddLayerNorm) \
+  X(LayerNormGrad) \
   X(RmsNorm) \
   X(RmsNormGradInput) \
   X(RmsNormGradWeight) \

@@ -44,6 +44,15 @@ StatusOr<std::vector<TensorType>> InferGradInput(const InferArgs& args) {
   return std::vector<TensorType>{{dy.dtype, WithLast(dy.shape, args.inputs[1].shape[1])}};
 }
 
+// dy, w, x: what gelu was taken of.
+StatusOr<std::vector<TensorType>> InferGradInputGelu(const InferArgs& args) {
+  OC_ASSIGN_OR_RETURN(std::vector<TensorType> dx, InferGradInput(args));
+  OC_RETURN_IF_ERROR(ExpectSame(args.inputs[2], dx[0], "x, wanted x"));
+  const std::string mode = args.attrs.String("approximate", "none");
+  if (mode == "none" || mode == "tanh") return dx;
+  return InvalidArgument("approximate is \"", mode, "\", wants \"none\" or \"tanh\"");
+}
+
 StatusOr<std::vector<TensorType>> InferGradWeight(const InferArgs& args) {
   const TensorType& dy = args.inputs[0];
   const TensorType& x = args.inputs[1];
@@ -128,6 +137,20 @@ OpDef LinearGradInput() {
     return Cost(args, static_cast<double>(args.inputs[1].shape[1].size()), outputs);
   };
   def.decompose = DecomposeGradInput;
+  return def;
+}
+
+OpDef LinearGradInputGelu() {
+  OpDef def = Base("linear_grad_input_gelu", 3, 3);
+  def.attrs = {{"approximate", std::string("none")}};
+  def.infer = InferGradInputGelu;
+  def.cost = [](const InferArgs& args, const std::vector<TensorType>& outputs) {
+    return Cost(args, static_cast<double>(args.inputs[1].shape[1].size()), outputs);
+  };
+  def.decompose = [](GraphBuilder& b, const Ids& in, const Attributes& attrs) -> StatusOr<Ids> {
+    const Val dy = b.Op("linear_grad_input", {{in[0]}, {in[1]}});
+    return Ids{b.Op("gelu_grad", {dy, {in[2]}}, attrs).id};
+  };
   return def;
 }
 

@@ -20,8 +20,10 @@ const std::vector<Built>& BuiltValues() {
   using C = const ExperimentConfig&;
   static const std::vector<Built> kBuilt = {
       {"precision.amp_level",
-       [](C c) { return std::string(Name(c.precision.amp_level)); },
-       {"O0", "O1", "O2", "O3"}},
+       [](C c) {
+         return std::string(c.precision.amp_level ? Name(*c.precision.amp_level) : "auto");
+       },
+       {"O0", "O1", "O2", "O3", "auto"}},
       {"parallel.schedule", [](C c) { return c.parallel.schedule; }, {"auto", "gpipe", "1f1b"}},
       {"comm_options.allreduce_algorithm",
        [](C c) { return std::string(Name(c.comm_options.allreduce_algorithm)); },

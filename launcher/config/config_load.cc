@@ -193,12 +193,14 @@ void ReadLossScale(Section& section, LossScaleConfig* scale) {
 
 void ReadPrecision(const YamlValue* value, Errors* errors, PrecisionConfig* precision) {
   Section section(value, "precision", errors);
-  std::string level = Name(precision->amp_level), dtype = Name(precision->dtype);
+  std::string level = Name(*precision->amp_level), dtype = Name(precision->dtype);
   std::vector<std::string> levels;
   const AmpLevel all[] = {AmpLevel::kO0, AmpLevel::kO1, AmpLevel::kO2, AmpLevel::kO3,
                           AmpLevel::kO2Fp8};
   for (AmpLevel l : all) levels.push_back(Name(l));
+  levels.push_back("auto");
   section.Enum("amp_level", levels, &level);
+  if (level == "auto") precision->amp_level.reset();
   for (AmpLevel l : all) {
     if (level == Name(l)) precision->amp_level = l;
   }
@@ -263,7 +265,9 @@ void ReadParallel(const YamlValue* value, Errors* errors, ParallelConfig* parall
                &parallel->schedule);
   ReadRecompute(section, parallel);
   ReadActivationBudget(section, &parallel->activation_budget);
-  section.Int("shard", 0, 3, &parallel->shard);
+  std::optional<int64_t> shard = parallel->shard;
+  section.AutoInt("shard", 0, 3, &shard);
+  parallel->shard = shard;
   section.Enum("shard_by", {"equal", "memory", "speed"}, &parallel->shard_by);
   section.Enum("balance", {"measured", "even"}, &parallel->balance);
   ReadOffload(section.Raw("offload"), errors, &parallel->offload);
@@ -375,6 +379,7 @@ void ReadTrain(const YamlValue* value, Errors* errors, ExperimentConfig* c) {
   section.Unsigned("seed", &train.seed);
   section.Int("evaluate_every", 0, kMaxInt, &train.evaluate_every);
   section.Bool("deterministic", &train.deterministic);
+  section.Bool("capture", &train.capture);
   section.Finish();
   if (errors->empty()) CheckBatch(!micro_batch.has_value(), &section, c);
 }

@@ -198,8 +198,9 @@ KeyValues Flatten(const ExperimentConfig& c) {
   add("train.seed", absl::StrCat(c.train.seed));
   add("train.evaluate_every", Text(c.train.evaluate_every));
   add("train.deterministic", Text(c.train.deterministic));
+  add("train.capture", Text(c.train.capture));
   AddOptimizer(c.optimizer, &out);
-  add("precision.amp_level", Name(c.precision.amp_level));
+  add("precision.amp_level", c.precision.amp_level ? Name(*c.precision.amp_level) : "auto");
   add("precision.dtype", Name(c.precision.dtype));
   add("precision.loss_scale", Text(c.precision.loss_scale));
   add("precision.growth_interval", Text(c.precision.loss_scale.growth_interval));
@@ -213,7 +214,7 @@ KeyValues Flatten(const ExperimentConfig& c) {
                                 ? c.parallel.recompute
                                 : Text(c.parallel.recompute_modules));
   add("parallel.activation_budget", BudgetText(c.parallel.activation_budget));
-  add("parallel.shard", Text(int64_t{c.parallel.shard}));
+  add("parallel.shard", c.parallel.shard ? absl::StrCat(*c.parallel.shard) : "auto");
   add("parallel.shard_by", Text(c.parallel.shard_by));
   add("parallel.balance", c.parallel.balance);
   const OffloadConfig& offload = c.parallel.offload;

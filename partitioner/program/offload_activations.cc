@@ -9,8 +9,7 @@
 namespace oc {
 namespace {
 
-// Small values stay, and pieces are no smaller than that the copies of one hide behind it.
-constexpr int64_t kLeastValue = 4 << 10;
+// Pieces are no smaller than that the copies of one hide behind it.
 constexpr int64_t kLeastGroup = 64 << 10;
 constexpr int64_t kGroupsWanted = 8;
 // Between going and coming so many pieces are computed at least: one while it goes, one while it
@@ -26,7 +25,7 @@ const std::vector<VcuLowering::AwayGroup>& VcuLowering::AwayGroups(int stage) {
   if (!is_new || origins.empty()) return groups;
   std::vector<SavedValue> values = SavedValues(graph_, context_.analysis, stage);
   std::erase_if(values, [&](const SavedValue& v) {
-    return v.bytes < kLeastValue ||
+    return v.bytes < kLeastSavedValue ||
            std::find(origins.begin(), origins.end(), v.origin) == origins.end();
   });
   int64_t total = 0, bytes = 0;

@@ -8,6 +8,9 @@
 
 namespace oc {
 
+// What is smaller stays in the device's memory.
+inline constexpr int64_t kLeastSavedValue = 4 << 10;
+
 struct SavedValue {
   int root = kNone;        // whose memory it is
   int origin = 0;          // of the forward node that makes it

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "openclaw/graph/cost_key.h"
+#include "openclaw/graph/fuse.h"
 #include "openclaw/graph/sum_chunks.h"
 #include "openclaw/partitioner/costs.h"
 #include "openclaw/partitioner/program/vcu_lowering.h"
@@ -267,8 +268,14 @@ Status VcuLowering::BuildSegment(const Graph& graph, const StageAnalysis& analys
                                  const std::string& name, const std::vector<int>& nodes,
                                  bool update, Template& out) {
   out.segment.name = name;
-  for (int id : nodes) {
-    OC_RETURN_IF_ERROR(AddNode(graph, analysis, graph.node(id), update, out));
+  const auto has_kernel = [&](const Node& node) {
+    std::vector<TensorType> inputs;
+    for (int v : node.inputs) inputs.push_back(graph.value(v).type);
+    return HasOwnKernel({node.def, node.attrs, inputs, 0}, KindOf(out.segment),
+                        context_.input.costs);
+  };
+  for (const Node& node : FuseNodes(graph, nodes, has_kernel)) {
+    OC_RETURN_IF_ERROR(AddNode(graph, analysis, node, update, out));
   }
   return FinishSegment(update, out);
 }

@@ -196,9 +196,22 @@ class Follower {
     return OkStatus();
   }
 
+  // What a collective reads; of a reduction the tensors: what lies between them is nobody's.
+  std::vector<Range> Moved(const Command& c) const {
+    if (c.reads.empty() || c.op == CollectiveOp::kAllGather || c.bucket == kNone) return c.reads;
+    const ProgramBucket& bucket = program_.buckets[c.bucket];
+    const int64_t size = SizeInBytes(c.dtype);
+    std::vector<Range> tensors;
+    for (size_t t = 0; t < bucket.sizes.size(); ++t) {
+      tensors.push_back(
+          {c.reads[0].arena, c.reads[0].offset + bucket.offsets[t] * size, bucket.sizes[t] * size});
+    }
+    return tensors;
+  }
+
   Status Collective(int i, const Command& c) {
-    if (!c.reads.empty()) {
-      if (const auto at = bytes_.Find(c.reads[0], Bytes::kOthers)) {
+    for (const Range& r : Moved(c)) {
+      if (const auto at = bytes_.Find(r, Bytes::kOthers)) {
         return Bad(i, "moves what a reduction left to others", *at);
       }
     }

@@ -39,7 +39,8 @@ struct LoaderOptions {
 // gave may be read by any. The accessors are for the same thread.
 class Loader {
  public:
-  // `dataset` must outlive the loader. kInvalidArgument: sizes not positive, a micro-batch number
+  // Reads `dataset` until all `steps` are loaded, or the loader ends: nothing beyond the last of
+  // them. kInvalidArgument: sizes not positive, a micro-batch number
   // out of range or twice.
   static StatusOr<std::unique_ptr<Loader>> Create(const Dataset& dataset, LoaderOptions options);
   // Waits for the reads in progress, drops the rest.
@@ -56,6 +57,8 @@ class Loader {
   const SampleOrder& order() const { return order_; }
   // The step of what comes next: first_step of a loader that goes on from here.
   int64_t position() const;
+  // Whether nothing comes any more.
+  bool at_end() const { return next_ == end_; }
   // Seconds that Next and NextStep have blocked, in total.
   double wait_seconds() const { return wait_seconds_; }
   // Memory of the ring.

@@ -65,6 +65,12 @@ void AddLinear(std::vector<OpCase>& cases) {
                      .inputs = {Normal(x), Normal(w)},
                      .attrs = {{"activation", std::string("relu")}}});
     cases.push_back({.op = "linear_grad_input", .name = name, .inputs = {Normal(y), Normal(w)}});
+    for (const char* approximate : {"none", "tanh"}) {
+      cases.push_back({.op = "linear_grad_input_gelu",
+                       .name = absl::StrCat(name, " ", approximate),
+                       .inputs = {Normal(y), Normal(w), Normal(x)},
+                       .attrs = {{"approximate", std::string(approximate)}}});
+    }
     cases.push_back({.op = "linear_grad_weight", .name = name, .inputs = {Normal(y), Normal(x)}});
   }
 }

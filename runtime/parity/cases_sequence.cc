@@ -53,6 +53,19 @@ void AddLayerNorm(std::vector<OpCase>& cases) {
                      .name = name,
                      .inputs = {dy, x, mean, rstd},
                      .prepare = SavedBy("layer_norm", attrs, {1}, 1, 2)});
+    cases.push_back({.op = "add_layer_norm",
+                     .name = name,
+                     .inputs = {x, Normal(shape), gamma, beta},
+                     .attrs = attrs,
+                     .gradient = false});
+    cases.push_back({.op = "layer_norm_grad",
+                     .name = name,
+                     .inputs = {dy, x, gamma, mean, rstd},
+                     .prepare = SavedBy("layer_norm", attrs, {1, 2}, 1, 3)});
+    cases.push_back({.op = "layer_norm_grad",
+                     .name = name + " and another gradient",
+                     .inputs = {dy, x, gamma, mean, rstd, Normal(shape)},
+                     .prepare = SavedBy("layer_norm", attrs, {1, 2}, 1, 3)});
   }
   // A mean far from zero: a variance taken as E[x^2] - E[x]^2 would be lost.
   cases.push_back({.op = "layer_norm",

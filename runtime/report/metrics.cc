@@ -45,7 +45,11 @@ ordered_json ToValue(const VcuSummary& vcu) {
           {"computes_in", vcu.computes_in},
           {"predicted_host_arena_bytes", vcu.predicted_host_arena_bytes},
           {"achieved_host_arena_bytes", vcu.achieved_host_arena_bytes},
-          {"file_bytes", vcu.file_bytes}};
+          {"file_bytes", vcu.file_bytes},
+          {"launches", vcu.launches},
+          {"captured_calls", vcu.captured_calls},
+          {"plain_calls", vcu.plain_calls},
+          {"plain_reason", vcu.plain_reason}};
 }
 
 // The lines of steps up to `last`; a line cut off by a crash is no JSON and ends what is kept.

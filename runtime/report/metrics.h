@@ -48,6 +48,9 @@ struct VcuSummary {
   std::string computes_in;  // "f32", "bf16", "f16": products and activations
   // What is offloaded.
   int64_t predicted_host_arena_bytes = 0, achieved_host_arena_bytes = 0, file_bytes = 0;
+  // A step's ops that were launched as captured work, in how many launches; the others, and why.
+  int64_t launches = 0, captured_calls = 0, plain_calls = 0;
+  std::string plain_reason;
 };
 
 struct ProcessSummary {

@@ -20,7 +20,7 @@ using ::testing::Pair;
 constexpr char kFull[] = R"(name: everything
 model: {name: gpt2, layers: 4, width: 256, heads: 4, context: 256, dropout: 0.1}
 data: {format: text, train: [train.txt], validation: val.txt, workers: 2}
-train: {steps: 200, micro_batch: 8, global_batch: 64, seed: 7, evaluate_every: 50, deterministic: true}
+train: {steps: 200, micro_batch: 8, global_batch: 64, seed: 7, evaluate_every: 50, deterministic: true, capture: false}
 optimizer:
   name: adamw
   lr: 6.0e-4
@@ -81,6 +81,7 @@ TEST(Config, ReadsEveryKey) {
   EXPECT_EQ(c.train.seed, 7u);
   EXPECT_EQ(c.train.evaluate_every, 50);
   EXPECT_TRUE(c.train.deterministic);
+  EXPECT_FALSE(c.train.capture);
   EXPECT_EQ(c.optimizer.lr, 6e-4);
   EXPECT_THAT(c.optimizer.betas, ElementsAre(0.9, 0.95));
   EXPECT_EQ(c.optimizer.eps, 1e-9);

@@ -6,6 +6,7 @@
 
 #include "openclaw/graph/amp.h"
 #include "openclaw/graph/autodiff.h"
+#include "openclaw/graph/fuse.h"
 #include "openclaw/graph/models/models.h"
 #include "openclaw/graph/passes.h"
 #include "openclaw/optim/optimizer.h"
@@ -29,13 +30,14 @@ inline ClusterSpec MakeCluster(int vcus, int64_t memory_bytes = int64_t{4} << 30
 }
 
 // At speed 1 a second a 10 GFLOP and a second a 10 GB; kernels that need some workspace; every
-// accumulating variant exists.
+// accumulating variant exists, and no fused op.
 inline void AddCosts(const Graph& graph, const Graph* update, CostTable& costs,
                      const std::string& kind = "sim/1t", double speed = 1) {
   for (const CostRequest& r : MissingCosts(graph, update, kind, costs)) {
     const OpCost cost = DefaultCost(*r.def, {r.inputs, r.attrs}, r.outputs);
     costs.Set(r.key, {.seconds = (1e-6 + cost.flops / 1e10 + cost.bytes / 1e10) / speed,
-                      .workspace_bytes = r.def->name == "linear" ? 192 : 0});
+                      .workspace_bytes = r.def->name == "linear" ? 192 : 0,
+                      .supported = !IsFused(r.def->name)});
   }
 }
 

@@ -221,10 +221,27 @@ class OffloadedActivationsTest : public OffloadProgramTest {
     }
   }
   std::vector<int> Chosen(std::vector<std::string> modules) {
-    auto chosen = ActivationsOf({.activations = std::move(modules)}, p_.joint, p_.planned.plan, 0,
-                                p_.cluster, p_.costs);
+    auto chosen = AskedActivations({.activations = std::move(modules)}, p_.joint);
     EXPECT_TRUE(chosen.ok()) << chosen.status();
     return chosen.ok() ? *std::move(chosen) : std::vector<int>();
+  }
+  std::vector<AwayItem> Items() {
+    const auto analysis = AnalyzeStages(p_.joint, p_.planned.plan, {});
+    EXPECT_TRUE(analysis.ok()) << analysis.status();
+    const auto items = AwayItems(p_.joint, *analysis, 0, p_.cluster.vcus[0], p_.costs);
+    EXPECT_TRUE(items.ok()) << items.status();
+    return *items;
+  }
+  // Partitioned with what is open, in so much of the step arena as the plain plan takes.
+  PlannedProgram Open(double share) {
+    p_.cluster.vcus[0].memory_bytes =
+        plain_.state_bytes + static_cast<int64_t>(share * static_cast<double>(plain_.step_bytes));
+    PartitionOptions options{.micro_batch = 4, .global_batch = 16, .schedule = "gpipe"};
+    options.offload.activations = {"auto"};
+    auto planned =
+        DynamicGraphPartitioner(p_.joint, &p_.update, p_.cluster, p_.costs).Partition(options);
+    EXPECT_TRUE(planned.ok()) << planned.status();
+    return planned.ok() ? *std::move(planned) : PlannedProgram();
   }
   double plain_seconds_ = 0;
 };
@@ -244,7 +261,16 @@ TEST_F(OffloadedActivationsTest, TheStepArenaFalls) {
 // good part of it.
 TEST_F(OffloadedActivationsTest, CopiesHideBehindTheComputation) {
   Plan4("gpipe");
-  Offload({.activations = Chosen({"auto"})});
+  int64_t total = 0, taken = 0;
+  for (const AwayItem& item : Items()) total += item.bytes;
+  std::vector<int> idle_longest;
+  for (const AwayItem& item : Items()) {
+    taken += item.bytes;
+    if (taken > total / 2) break;
+    idle_longest.push_back(item.origin);
+  }
+  std::sort(idle_longest.begin(), idle_longest.end());
+  Offload({.activations = idle_longest});
   double copies = 0;
   for (const int direction : {0, 1}) {
     for (int i : Copies(LaneKind::kCopy, direction)) copies += Time(i).end - Time(i).begin;
@@ -253,21 +279,43 @@ TEST_F(OffloadedActivationsTest, CopiesHideBehindTheComputation) {
   EXPECT_LT(p_.planned.simulation.step_seconds, 1.1 * plain_seconds_);
 }
 
-// The choice takes less where less can hide, from the earliest nodes on.
-TEST_F(OffloadedActivationsTest, AutoTakesWhatHides) {
+// The first of each order: what saves most time for its copies, and what is idle longest.
+TEST_F(OffloadedActivationsTest, LevelsGrowAndEndWithEverything) {
   Plan4("gpipe");
-  const std::vector<int> all = Chosen({"*"});
-  size_t more = all.size();
-  for (const double link : {1e10, 1e9, 1e8}) {
-    SetLink(link);
-    const std::vector<int> chosen = Chosen({"auto"});
-    EXPECT_LT(chosen.size(), more) << link;
-    EXPECT_GE(chosen.size(), 1u);
-    more = chosen.size();
-    EXPECT_TRUE(std::includes(all.begin(), all.end(), chosen.begin(), chosen.end()));
+  const std::vector<AwayItem> items = Items();
+  const std::vector<std::vector<int>> levels = AwayLevels(items);
+  ASSERT_GE(levels.size(), 9u);
+  EXPECT_LE(levels.size(), 17u);
+  EXPECT_TRUE(levels[0].empty());
+  std::vector<int> all;
+  for (const AwayItem& item : items) all.push_back(item.origin);
+  std::sort(all.begin(), all.end());
+  EXPECT_NE(std::find(levels.begin(), levels.end(), all), levels.end());
+  const auto best = std::max_element(items.begin(), items.end(), [](const auto& a, const auto& b) {
+    return a.again_seconds / a.copy_seconds < b.again_seconds / b.copy_seconds;
+  });
+  EXPECT_TRUE(std::binary_search(levels[1].begin(), levels[1].end(), best->origin));
+  for (size_t i = 1; i < levels.size() && levels[i - 1] != all; ++i) {
+    EXPECT_GT(levels[i].size(), levels[i - 1].size());
   }
+}
+
+// What is left open stays where it fits; where it does not, by a fast link all that has to go does,
+// by a slow one nothing, and is computed again.
+TEST_F(OffloadedActivationsTest, AutoTakesTheCheaperOfMovingAndComputingAgain) {
+  Plan4("gpipe");
+  const auto away = [](const PlannedProgram& p) { return p.plan.offload_of(0).activations.size(); };
+  EXPECT_EQ(away(Open(1)), 0u);
+  EXPECT_TRUE(Open(1).plan.recomputed.empty());
+  SetLink(1e13);
+  const PlannedProgram fast = Open(0.5);
+  EXPECT_GT(away(fast), 0u);
+  EXPECT_TRUE(fast.plan.recomputed.empty());
+  EXPECT_LT(fast.plan.predicted_step_seconds, p_.planned.plan.predicted_step_seconds * 1.1);
   SetLink(1e3);
-  EXPECT_TRUE(Chosen({"auto"}).empty());
+  const PlannedProgram slow = Open(0.5);
+  EXPECT_EQ(away(slow), 0u);
+  EXPECT_FALSE(slow.plan.recomputed.empty());
 }
 
 // In 1f1b on one VCU a backward follows its forward: only what is idle for a while goes.

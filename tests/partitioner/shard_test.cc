@@ -5,6 +5,8 @@
 #include <numeric>
 
 #include "openclaw/graph/cost_key.h"
+#include "openclaw/graph/models/heads.h"
+#include "openclaw/graph/modules.h"
 #include "openclaw/graph/sum_chunks.h"
 #include "openclaw/partitioner/program/buckets.h"
 
@@ -379,6 +381,28 @@ TEST(ShardCosts, APartsCostLiesBetweenThoseMeasured) {
   const OpDef* lamb = p.joint.ops().Find("lamb_moments");
   const std::vector<TensorType> inputs = types(100);
   EXPECT_FALSE(CostOf({lamb, attrs, inputs, 0}, "k", table).ok());
+}
+
+// Between tensors whose sizes are no multiples of the alignment lies what was there before.
+TEST(DividedState, BytesBetweenTensorsAreNobodys) {
+  GraphBuilder b("uneven");
+  Val x = b.Data("x", {DType::kF32, {Dim("B"), 24}});
+  for (int64_t width : {72, 9, 33, 5}) {
+    x = nn::Linear{absl::StrCat("layers.", width), width}(b, x);
+  }
+  models::ClassifierHead(b, x);
+  const Planned p = PlanModel(b.Finish(), 1, 2, 6);
+  for (int shard = 0; shard <= 3; ++shard) {
+    Plan plan = p.planned.plan;
+    plan.shard = shard;
+    CostTable costs = p.costs;
+    for (const CostRequest& r : MissingCosts(p.joint, &p.update, "sim/1t", costs, true)) {
+      costs.Set(r.key, {.seconds = 1e-6});
+    }
+    const auto planned =
+        DynamicGraphPartitioner(p.joint, &p.update, p.cluster, costs).Realize(std::move(plan), {});
+    EXPECT_TRUE(planned.ok()) << shard << ": " << planned.status();
+  }
 }
 
 }  // namespace

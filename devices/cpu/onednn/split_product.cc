@@ -15,8 +15,8 @@ constexpr int64_t kSgemmColumns = 48, kPrimitiveColumns = 64, kRows = 16;
 constexpr int64_t kAlignment = 64;
 // What a worker holds of an operand in scratch memory: it stays in the second cache.
 constexpr int64_t kPieceBytes = 1 << 19;
-// But so many rows at least, since b is copied into the library's form for each piece of them.
-constexpr int64_t kFewestRows = 512;
+// But so many rows of bf16 at least, since b is copied into the library's form for each piece.
+constexpr int64_t kFewestHalfRows = 512;
 
 int64_t Length(const WorkRange& r) { return r.end - r.begin; }
 int64_t RoundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
@@ -31,9 +31,14 @@ bool UsesOwnLoops(const Product& p) {
 
 bool UsesSgemm(const Product& p) {
   if (p.dtype != DType::kF32 || p.transpose_b || p.bias || p.relu) return false;
-  // Long sums over transposed rows of a wide result: 0.8 to 0.95 of the primitive's speed.
-  constexpr int64_t kLongSum = 1024, kWide = 512;
-  return !(p.transpose_a && p.k >= kLongSum && std::max(p.m, p.n) >= kWide);
+  if (!p.transpose_a || p.batch > 1) return true;
+  // Lines of a that lie 4 KiB apart fall on the same places of the first cache: 0.75 to 0.95 of the
+  // primitive's speed, until the result is so wide that each number of a is used often.
+  constexpr int64_t kSamePlace = 1024, kWide = 1024;
+  if (p.m % kSamePlace == 0 && p.n < kWide) return false;
+  // Short sums of a middling width: 0.85 to 1.0 of it.
+  constexpr int64_t kShortSum = 64, kMiddling = 512;
+  return p.k > kShortSum || p.n > kMiddling;
 }
 
 }  // namespace
@@ -51,7 +56,7 @@ bool SplitProduct::IsApart(const Part& part) const {
 
 bool SplitProduct::CopiesA(const Part& part) const {
   const Product& p = product_;
-  return p.dtype == DType::kBF16 && p.batch == 1 && p.transpose_a && !p.bias &&
+  return way_ == Way::kPrimitive && p.batch == 1 && p.transpose_a && !p.bias &&
          Length(part.rows) < p.m;
 }
 
@@ -59,8 +64,10 @@ bool SplitProduct::CopiesA(const Part& part) const {
 // forms that the kernels want, which two parts that share an operand both make.
 double SplitProduct::CyclesOf(const Part& part) const {
   constexpr int64_t kLanes = 16;
-  constexpr double kCopy = 0.27;      // a number
-  constexpr double kStrided = 1.08;   // of the multiplications
+  constexpr double kCopy = 0.27;     // a number
+  constexpr double kStrided = 1.08;  // of the multiplications
+  constexpr double kFar = 0.25;      // a byte of an operand that is larger than kCachedBytes
+  constexpr int64_t kCachedBytes = 1 << 24;
   constexpr double kSharedLine = 40;  // a row: its columns end within another worker's cache line
   const Product& p = product_;
   const auto rows = static_cast<double>(Length(part.rows));
@@ -73,13 +80,16 @@ double SplitProduct::CyclesOf(const Part& part) const {
   if (way_ == Way::kSgemm || (way_ == Way::kPrimitive && p.transpose_a)) copied += rows * depth;
   if (IsApart(part)) copied += rows * columns;
   if (CopiesA(part)) copied += rows * depth;
-  const bool loses_speed = p.dtype == DType::kBF16 || !p.transpose_a;
-  if (way_ == Way::kPrimitive && loses_speed && !whole_rows && !IsApart(part)) {
-    multiply *= kStrided;
-  }
+  if (way_ == Way::kPrimitive && !whole_rows && !IsApart(part)) multiply *= kStrided;
   const bool shares_lines = !whole_rows && p.n * SizeInBytes(p.sum_type()) % kAlignment != 0;
+  const auto far_bytes = [&](int64_t lines, double part_lines) {
+    const int64_t size = SizeInBytes(p.dtype);
+    return lines * p.k * size <= kCachedBytes ? 0 : part_lines * depth * static_cast<double>(size);
+  };
+  const double far =
+      far_bytes(p.m, rows) + far_bytes(p.n, static_cast<double>(Length(part.columns)));
   return static_cast<double>(Length(part.stack)) *
-         (multiply + kCopy * copied + (shares_lines ? kSharedLine * rows : 0));
+         (multiply + kCopy * copied + kFar * far + (shares_lines ? kSharedLine * rows : 0));
 }
 
 void SplitProduct::Split(int threads) {
@@ -187,7 +197,8 @@ StatusOr<int64_t> SplitProduct::PreparePart(const Context& context, Part& part) 
     const int64_t line = by_rows ? product_.k * SizeInBytes(product_.dtype)
                                  : rows * SizeInBytes(product_.sum_type());
     const int64_t fit = kPieceBytes / line / kPrimitiveColumns * kPrimitiveColumns;
-    part.piece = std::min(whole, std::max(by_rows ? kFewestRows : kPrimitiveColumns, fit));
+    const bool copies_b = by_rows && product_.dtype == DType::kBF16;
+    part.piece = std::min(whole, std::max(copies_b ? kFewestHalfRows : kPrimitiveColumns, fit));
     part.piece_bytes = RoundUp(part.piece * line, kAlignment);
   }
   const auto prepare = [&](int64_t piece) {

@@ -65,8 +65,8 @@ class SplitProduct {
   void Split(int threads);
   double CyclesOf(const Part& part) const;
   // Whether pieces of c are computed in scratch memory and then copied to where they belong, or
-  // those of a transposed (bf16) are copied there before: the library is up to a third slower where
-  // lines of an operand do not lie side by side.
+  // those of a transposed are copied there before: the library is up to a third slower where lines
+  // of an operand do not lie side by side.
   bool IsApart(const Part& part) const;
   bool CopiesA(const Part& part) const;
   StatusOr<int64_t> PreparePart(const Context& context, Part& part) const;

@@ -412,6 +412,180 @@ TEST_F(DeviceTest, WhatIsEnqueuedMayOutliveItsBuffersAndQueue) {
   EXPECT_EQ(to[0], 5);
 }
 
+// ---- Captured work ----
+
+class CaptureTest : public DeviceTest {
+ protected:
+  void SetUp() override {
+    DeviceTest::SetUp();
+    queue_ = MakeQueue("compute");
+    const Status begun = queue_->BeginCapture();
+    if (absl::IsUnimplemented(begun)) GTEST_SKIP() << begun;
+    ASSERT_EQ(begun, OkStatus());
+    EXPECT_TRUE(queue_->EndCapture().ok());
+    buffer_ = MakeBuffer(4096);
+    relu_ = Prepare(Request("relu", {{DType::kF32, {4}}}));
+    add_ = Prepare(Request("add", {{DType::kF32, {4}}, {DType::kF32, {4}}}));
+  }
+  BufferRange At(int64_t floats) { return Range(buffer_, floats, 4); }
+  Status Relu(int64_t from, int64_t to) { return Run(*queue_, *relu_, {At(from)}, {At(to)}); }
+  Status Add(int64_t a, int64_t b, int64_t to) {
+    return Run(*queue_, *add_, {At(a), At(b)}, {At(to)});
+  }
+  template <typename F>
+  std::unique_ptr<CapturedWork> Capture(const F& enqueue) {
+    EXPECT_EQ(queue_->BeginCapture(), OkStatus());
+    enqueue();
+    auto work = queue_->EndCapture();
+    EXPECT_TRUE(work.ok()) << work.status();
+    return work.ok() ? *std::move(work) : nullptr;
+  }
+  // Pinned where the device has such memory, as the executor's.
+  std::span<float> HostFloats(int64_t count) {
+    auto memory = slice_->AllocateHost(4 * count);
+    EXPECT_TRUE(memory.ok()) << memory.status();
+    host_.push_back(*std::move(memory));
+    return {reinterpret_cast<float*>(host_.back()->bytes().data()), static_cast<size_t>(count)};
+  }
+
+  std::vector<std::unique_ptr<HostMemory>> host_;
+  std::unique_ptr<Buffer> buffer_;
+  std::unique_ptr<PreparedOp> relu_, add_;
+  std::unique_ptr<Queue> queue_;
+};
+
+TEST_F(DeviceTest, HostMemoryIsZeroAlignedAndMayBeEmpty) {
+  for (const int64_t bytes : {0, 4, 100000}) {
+    auto memory = slice_->AllocateHost(bytes);
+    ASSERT_TRUE(memory.ok()) << memory.status();
+    const std::span<std::byte> all = (*memory)->bytes();
+    EXPECT_EQ(static_cast<int64_t>(all.size()), bytes);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(all.data()) % 64, 0u);
+    EXPECT_THAT(all, Each(std::byte{0}));
+  }
+}
+
+// Nothing runs while it is captured; each launch reads and writes what is there then.
+TEST_F(CaptureTest, ALaunchRunsWhatWasCapturedOnWhatIsThereThen) {
+  const std::span<float> in = HostFloats(4), out = HostFloats(4);
+  std::fill(out.begin(), out.end(), NAN);
+  auto work = Capture([&] {
+    EXPECT_EQ(queue_->CopyFromHost(At(0), std::as_bytes(in)), OkStatus());
+    EXPECT_EQ(Relu(0, 16), OkStatus());
+    EXPECT_EQ(Add(16, 32, 32), OkStatus());  // adds up
+    EXPECT_EQ(queue_->Copy(At(48), At(32)), OkStatus());
+    EXPECT_EQ(queue_->CopyToHost(std::as_writable_bytes(out), At(48)), OkStatus());
+  });
+  ASSERT_NE(work, nullptr);
+  EXPECT_EQ(Done(*queue_), OkStatus());
+  EXPECT_THAT(Read(*queue_, At(32)), Each(0.0f));
+  EXPECT_TRUE(std::isnan(out[0]));
+  for (int i = 1; i <= 3; ++i) {
+    std::fill(in.begin(), in.end(), 1.0f);
+    in[1] = -1;
+    EXPECT_EQ(queue_->Launch(*work), OkStatus());
+    EXPECT_EQ(Done(*queue_), OkStatus());
+    const auto sum = static_cast<float>(i);
+    EXPECT_THAT(Floats(out.begin(), out.end()), ElementsAre(sum, 0, sum, sum));
+  }
+}
+
+TEST_F(CaptureTest, LaunchesAndOtherWorkRunInOrder) {
+  Write(*queue_, At(0), {1, 2, 3, -4});
+  auto twice = Capture([&] { EXPECT_EQ(Add(0, 0, 0), OkStatus()); });
+  ASSERT_NE(twice, nullptr);
+  EXPECT_EQ(queue_->Launch(*twice), OkStatus());
+  EXPECT_EQ(queue_->Launch(*twice), OkStatus());
+  EXPECT_EQ(Relu(0, 16), OkStatus());
+  EXPECT_EQ(queue_->Launch(*twice), OkStatus());
+  EXPECT_EQ(Add(0, 16, 32), OkStatus());
+  EXPECT_THAT(Read(*queue_, At(32)), ElementsAre(12, 24, 36, -32));
+  // On another queue of the slice, behind an event.
+  auto second = MakeQueue("second");
+  auto done = MakeEvent();
+  EXPECT_EQ(queue_->Record(*done), OkStatus());
+  EXPECT_EQ(second->WaitFor(*done), OkStatus());
+  EXPECT_EQ(second->Launch(*twice), OkStatus());
+  EXPECT_THAT(Read(*second, At(0)), ElementsAre(16, 32, 48, -64));
+}
+
+TEST_F(CaptureTest, AConditionIsLookedAtByEachLaunch) {
+  Status begun;
+  const std::span<float> in = HostFloats(4);
+  auto work = Capture([&] {
+    EXPECT_EQ(queue_->CopyFromHost(At(64), std::as_bytes(in)), OkStatus());
+    EXPECT_EQ(Relu(64, 80), OkStatus());
+    begun = queue_->BeginIfFinite(Range(buffer_, 81, 1));
+    if (!begun.ok()) return;
+    EXPECT_EQ(Add(80, 16, 16), OkStatus());
+    EXPECT_EQ(queue_->Copy(At(32), At(16)), OkStatus());
+    EXPECT_EQ(queue_->EndIf(), OkStatus());
+    EXPECT_EQ(Add(80, 0, 0), OkStatus());
+  });
+  if (absl::IsUnimplemented(begun)) GTEST_SKIP() << begun;
+  ASSERT_EQ(begun, OkStatus());
+  ASSERT_NE(work, nullptr);
+  for (const float second : {2.0f, INFINITY, 0.0f, 1.0f}) {
+    in[0] = 1;
+    in[1] = second;
+    EXPECT_EQ(queue_->Launch(*work), OkStatus());
+    EXPECT_EQ(Done(*queue_), OkStatus());
+  }
+  EXPECT_THAT(Read(*queue_, At(0)), ElementsAre(4, INFINITY, 0, 0));
+  EXPECT_THAT(Read(*queue_, At(16)), ElementsAre(3, 3, 0, 0));
+  EXPECT_THAT(Read(*queue_, At(32)), ElementsAre(3, 3, 0, 0));
+  EXPECT_FALSE(queue_->EndIf().ok());
+}
+
+TEST_F(CaptureTest, BadDataIsTheStatusOfTheEventAfterTheLaunch) {
+  const OpRequest request = Request("cross_entropy", {{DType::kF32, {3, 4}}, {DType::kI32, {3}}});
+  Labels labels(request, Prepare(request), MakeBuffer(256));
+  const std::span<float> memory = HostFloats(3);
+  const auto set = [&](int32_t second) {
+    std::memcpy(memory.data(), Labels::With(second).data(), 12);
+  };
+  ASSERT_EQ(queue_->BeginCapture(), OkStatus());
+  EXPECT_EQ(queue_->CopyFromHost(labels.labels(), std::as_bytes(memory)), OkStatus());
+  const Status enqueued = Run(*queue_, labels.op(), labels.inputs(), labels.outputs());
+  auto captured = queue_->EndCapture();
+  if (absl::IsUnimplemented(enqueued)) GTEST_SKIP() << enqueued;
+  ASSERT_EQ(enqueued, OkStatus());
+  ASSERT_TRUE(captured.ok()) << captured.status();
+  const auto work = *std::move(captured);
+  set(1);
+  EXPECT_EQ(queue_->Launch(*work), OkStatus());
+  EXPECT_EQ(Done(*queue_), OkStatus());
+  set(17);
+  auto event = MakeEvent();
+  (void)queue_->Launch(*work);
+  (void)queue_->Record(*event);
+  const Status status = event->Wait(kLong);
+  EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
+  EXPECT_THAT(Text(status),
+              AllOf(ContainsRegex("label 17 (at position|of row) 1"), HasSubstr("cross_entropy")));
+}
+
+// A product of some time: the launch still runs when all that it needs goes.
+TEST_F(CaptureTest, CapturedWorkMayGoRightAfterItsLaunch) {
+  auto op = Prepare(Request("linear", {{DType::kF32, {96, 96}}, {DType::kF32, {96, 96}}}));
+  auto big = MakeBuffer(3 * 96 * 96 * 4);
+  auto work = Capture([&] {
+    for (int i = 0; i < 5; ++i) {
+      EXPECT_EQ(Run(*queue_, *op, {Range(big, 0, 9216), Range(big, 9216, 9216)},
+                    {Range(big, 2 * 9216, 9216)}),
+                OkStatus());
+    }
+  });
+  ASSERT_NE(work, nullptr);
+  EXPECT_EQ(queue_->Launch(*work), OkStatus());
+  auto event = MakeEvent();
+  EXPECT_EQ(queue_->Record(*event), OkStatus());
+  work = nullptr;
+  big = nullptr;
+  workspaces_.clear();
+  EXPECT_EQ(event->Wait(kLong), OkStatus());
+}
+
 }  // namespace
 
 // Null where there is no device to test.

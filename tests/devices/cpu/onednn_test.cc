@@ -92,6 +92,8 @@ TEST(OneDnn, LinearSplitByColumnsAndByRows) {
     // Columns split, with more of them than are computed at once, and a rest.
     ExpectLinear(type, 200, 300, 2200);
     ExpectLinear(type, 1100, 40, 1200);  // and rows of the weights' gradient
+    ExpectLinear(type, 300, 60, 1024);   // whose lines lie 4 KiB apart
+    ExpectLinear(type, 60, 300, 520);    // of short sums
   }
 }
 
@@ -105,6 +107,10 @@ TEST(OneDnn, SmallLinear) {
     ExpectLinear(type, 10, 17, 16);
     ExpectLinear(type, 16, 600, 20);
     ExpectLinear(type, 1, 300, 129);
+    // Few columns: sums along the depth.
+    ExpectLinear(type, 7, 518, 10);
+    ExpectLinear(type, 8, 640, 1);
+    ExpectLinear(type, 5, 1200, 3);
   }
 }
 

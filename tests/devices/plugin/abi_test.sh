@@ -65,7 +65,7 @@ expect() {  # WANTED SED-EXPRESSION
   got=$(compare "$stored" "$tree/changed.so" 2>/dev/null)
   [[ $got == "$1" ]] || { echo "$2: taken as $got, is $1"; exit 1; }
 }
-expect grown 's/^(  const oc_capture_api\* capture;)/\1\n  int32_t later;/'
+expect grown 's/^(  void \(\*free_host\).*;)/\1\n  int32_t later;/'
 expect broken 's/^  (const oc_capture_api\* capture;)/  int32_t before;\n  \1/'
 expect broken 's/^  double seconds; .*expected.*/  float seconds;/'
 expect broken 's/^  int32_t num_parts;//'
