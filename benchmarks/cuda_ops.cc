@@ -4,7 +4,8 @@
 // sets that are several times the cache, so that the memory is measured. Ops of one kind are
 // enqueued back to back; a time is the whole over their number, the median of some rounds.
 //
-//   build/bin/cuda_ops [--rounds=7] [--copy=4.24e12] [--flops=7.8e14] [--json=FILE] [part of a name]
+//   build/bin/cuda_ops [--rounds=7] [--copy=4.24e12] [--flops=7.8e14] [--json=FILE] [part of a
+//   name]
 //
 // cuda_ops_pytorch.py is the peer.
 #include <algorithm>
@@ -42,9 +43,9 @@ struct Case {
   std::vector<TensorType> inputs;
   Attributes attrs;
   bool deterministic = false;
-  bool in_place = false;   // outputs take the memory of inputs where the op allows it
-  int64_t labels = 2;      // integers are 0 to labels - 1
-  double bytes = -1;       // moved at least; below 0: of all operands
+  bool in_place = false;  // outputs take the memory of inputs where the op allows it
+  int64_t labels = 2;     // integers are 0 to labels - 1
+  double bytes = -1;      // moved at least; below 0: of all operands
   uint32_t accumulate = 0;
 };
 
@@ -111,7 +112,8 @@ class Bench {
       for (const TensorType& t : *types) bytes += t.bytes();
     }
     bytes_ = c.bytes >= 0 ? c.bytes : static_cast<double>(bytes);
-    const auto sets = static_cast<size_t>(std::clamp<int64_t>(kRotated / std::max<int64_t>(bytes, 1) + 1, 2, 16));
+    const auto sets =
+        static_cast<size_t>(std::clamp<int64_t>(kRotated / std::max<int64_t>(bytes, 1) + 1, 2, 16));
     for (size_t s = 0; s < sets; ++s) sets_.push_back(MakeSet(request));
     workspace_ = Allocate(op_->workspace_bytes());
     Wait();
@@ -162,8 +164,7 @@ class Bench {
       Fill(set.in.back(), t);
     }
     for (size_t o = 0; o < r.outputs.size(); ++o) {
-      const int updated =
-          UpdatedInput(*r.def, r.attrs, r.inputs.size(), r.outputs.size(), o);
+      const int updated = UpdatedInput(*r.def, r.attrs, r.inputs.size(), r.outputs.size(), o);
       const bool reuses = case_.in_place && o < r.def->reuse.size() && r.def->reuse[o] >= 0;
       if (updated >= 0) {
         set.out.push_back(set.in[static_cast<size_t>(updated)]);
@@ -225,9 +226,9 @@ void AddAttention(std::vector<Case>& cases, int64_t batch, int64_t time, int64_t
 std::vector<Shape> Gpt2Parameters() {
   std::vector<Shape> shapes = {{50304, 768}, {1024, 768}};
   for (int layer = 0; layer < 12; ++layer) {
-    for (const Shape& s : {Shape{768}, Shape{768}, Shape{2304, 768}, Shape{2304}, Shape{768, 768},
-                           Shape{768}, Shape{768}, Shape{768}, Shape{3072, 768}, Shape{3072},
-                           Shape{768, 3072}, Shape{768}}) {
+    for (const Shape& s :
+         {Shape{768}, Shape{768}, Shape{2304, 768}, Shape{2304}, Shape{768, 768}, Shape{768},
+          Shape{768}, Shape{768}, Shape{3072, 768}, Shape{3072}, Shape{768, 3072}, Shape{768}}) {
       shapes.push_back(s);
     }
   }
@@ -319,10 +320,11 @@ std::vector<Case> Cases() {
                    "max_pool2d_grad",
                    {pooled, {DType::kU8, {256, 56, 56, 64}}},
                    pool_grad});
-  cases.push_back({"avg_pool2d 7x7x2048",
-                   "avg_pool2d",
-                   {{kBF16, {256, 7, 7, 2048}}},
-                   {{"kernel", std::vector<int64_t>{7, 7}}, {"stride", std::vector<int64_t>{7, 7}}}});
+  cases.push_back(
+      {"avg_pool2d 7x7x2048",
+       "avg_pool2d",
+       {{kBF16, {256, 7, 7, 2048}}},
+       {{"kernel", std::vector<int64_t>{7, 7}}, {"stride", std::vector<int64_t>{7, 7}}}});
   AddLists(cases);
   return cases;
 }
