@@ -220,14 +220,14 @@ StatusOr<Choice> ProductStep::Fastest(
     return (rows * ld + (p_.batch - 1) * stride) * SizeInBytes(type);
   };
   const int64_t output = bytes(p_.m, p_.ldd, p_.stride_d, p_.out_type);
+  const int64_t bias = p_.epilogue == Epilogue::kGeluTanhGrad ? output : p_.n * 4;
   enum { kA, kB, kD, kBias, kWorkspace };
   OC_ASSIGN_OR_RETURN(
       const auto measure,
       Measure::Create(slice,
                       {bytes(p_.transpose_a ? p_.k : p_.m, p_.lda, p_.stride_a, p_.type),
                        bytes(p_.transpose_b ? p_.n : p_.k, p_.ldb, p_.stride_b, p_.type), output,
-                       p_.epilogue == Epilogue::kGeluTanhGrad ? output : p_.n * 4,
-                       static_cast<int64_t>(kMostWorkspace)},
+                       bias, static_cast<int64_t>(kMostWorkspace)},
                       where));
   Choice best = {candidates[0].algo, candidates[0].workspaceSize};
   if (measure == nullptr) return best;
