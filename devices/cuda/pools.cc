@@ -13,8 +13,7 @@ kernels::PoolAxis AxisOf(const ops::WindowAxis& axis, int64_t size, int64_t outp
           .outputs = static_cast<int>(outputs),
           .kernel = static_cast<int>(axis.kernel),
           .stride = static_cast<int>(axis.stride),
-          .before = static_cast<int>(axis.before),
-          .dilation = static_cast<int>(axis.dilation)};
+          .before = static_cast<int>(axis.before)};
 }
 
 Status AddPool(const OpRequest& r, OpPlan& plan, What what) {

@@ -27,7 +27,8 @@ Shape WithoutLast(const Shape& shape) {
 }
 
 const std::vector<Shape> kRows = {{4},        {1, 1},    {3, 5},      {2, 3, 17},
-                                  {7, 8, 33}, {65, 257}, {2, 5, 768}, {1, 1000}};
+                                  {7, 8, 33}, {65, 257}, {2, 5, 768}, {1, 1000},
+                                  {3, 2048},  {2, 5120}, {4500, 32}};
 
 void AddLayerNorm(std::vector<OpCase>& cases) {
   for (const Shape& shape : kRows) {
@@ -186,7 +187,7 @@ void AddEmbedding(std::vector<OpCase>& cases) {
   for (const auto& [ids, table] :
        {Table{{}, {1, 1}}, Table{{1}, {3, 5}}, Table{{2, 3}, {7, 5}}, Table{{40}, {3, 33}},
         Table{{4, 17}, {257, 64}}, Table{{2, 3, 4}, {11, 1}}, Table{{0}, {3, 4}},
-        Table{{5, 9}, {1000, 7}}}) {
+        Table{{5, 9}, {1000, 7}}, Table{{3000}, {300, 8}}, Table{{500}, {2, 16}}}) {
     const std::string name = absl::StrCat(ids.ToString(), " of ", table.ToString());
     const int64_t vocabulary = table[0].size();
     std::vector<Dim> rows = ids.dims();
@@ -223,8 +224,9 @@ struct Heads {
 };
 
 const std::vector<Heads> kHeads = {
-    {1, 1, 1, 1, 2},  {2, 1, 3, 3, 4},   {1, 2, 1, 1, 8},   {2, 5, 2, 2, 6},  {1, 7, 4, 2, 10},
-    {2, 9, 6, 1, 16}, {1, 17, 8, 4, 32}, {1, 33, 2, 2, 64}, {2, 65, 1, 1, 8}, {1, 70, 3, 1, 34}};
+    {1, 1, 1, 1, 2},    {2, 1, 3, 3, 4},     {1, 2, 1, 1, 8},   {2, 5, 2, 2, 6},  {1, 7, 4, 2, 10},
+    {2, 9, 6, 1, 16},   {1, 17, 8, 4, 32},   {1, 33, 2, 2, 64}, {2, 65, 1, 1, 8}, {1, 70, 3, 1, 34},
+    {1, 200, 4, 2, 64}, {1, 150, 1, 1, 128}, {1, 70, 1, 1, 256}};
 
 void AddRope(std::vector<OpCase>& cases) {
   for (const Heads& h : kHeads) {

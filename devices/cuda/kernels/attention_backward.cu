@@ -6,15 +6,14 @@ namespace {
 // Which gradients a launch of the kernel of keys makes: both where the registers hold them.
 enum class Of { kBoth, kKeys, kValues };
 
-template <int kD>
-constexpr int kQueryRows = kD <= 64 ? 64 : 32;
+constexpr int kQueryRows = 32;
 template <int kD>
 constexpr int kKeyRows = kD <= 128 ? 64 : 32;
 
 template <typename T, int kD>
 constexpr size_t kKeysBytes =
-    (2 * kBlockRows + 4 * kQueryRows<kD>)*kPitch<kD> * sizeof(T) +
-    4 * kQueryRows<kD> * sizeof(float);
+    (2 * kBlockRows + 4 * kQueryRows)*kPitch<kD> * sizeof(T) +
+    4 * kQueryRows * sizeof(float);
 template <typename T, int kD>
 constexpr size_t kQueriesBytes = (2 * kBlockRows + 4 * kKeyRows<kD>)*kPitch<kD> * sizeof(T);
 
@@ -37,9 +36,9 @@ __global__ void __launch_bounds__(256) Deltas(AttentionGrad a) {
 // A block: 64 keys of a head, which gather from the tiles of queries, of all heads that read them,
 // that see them. Scores are transposed: a warp has 16 keys.
 template <typename T, int kD, Of kOf>
-__global__ void __launch_bounds__(kAttentionThreads) KeysGrad(AttentionGrad a, bool aligned,
-                                                              bool pairs) {
-  constexpr int kRows = kQueryRows<kD>, kTile = kRows * kPitch<kD>;
+__global__ void __launch_bounds__(kAttentionThreads, kD <= 64 ? 3 : 1)
+    KeysGrad(AttentionGrad a, bool aligned, bool pairs) {
+  constexpr int kRows = kQueryRows, kTile = kRows * kPitch<kD>;
   constexpr bool kKeys = kOf != Of::kValues, kValues = kOf != Of::kKeys;
   extern __shared__ __align__(16) unsigned char shared[];
   T* k = reinterpret_cast<T*>(shared);

@@ -104,7 +104,7 @@ __global__ void __launch_bounds__(kTileThreads) Forward(Attention a) {
       scores[i] = seen ? score : -INFINITY;
       next = fmaxf(next, scores[i]);
     }
-    next = OverLanes(next, MaxOf());
+    next = OverLanes(next, LargerOf());
     const float rescale = expf(largest - next);
     largest = next;
     total *= rescale;

@@ -11,7 +11,6 @@ constexpr int kAttentionWarps = 4;
 constexpr int kAttentionThreads = kAttentionWarps * kWarp;
 constexpr int kWarpRows = 16;
 constexpr int kBlockRows = kAttentionWarps * kWarpRows;
-constexpr float kLog2e = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
 
 // Where the rows of a batch element's head lie.
 struct HeadPointers {
@@ -83,7 +82,7 @@ __device__ __forceinline__ void LoadTransposed(uint32_t (&m)[4], const void* row
 
 __device__ __forceinline__ void MultiplyAdd(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
                                             uint32_t b1, __nv_bfloat16) {
-  asm volatile(
+  asm(
       "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
       "{%0,%1,%2,%3};"
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
@@ -91,24 +90,11 @@ __device__ __forceinline__ void MultiplyAdd(float (&c)[4], const uint32_t (&a)[4
 }
 __device__ __forceinline__ void MultiplyAdd(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
                                             uint32_t b1, __half) {
-  asm volatile(
+  asm(
       "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
       "{%0,%1,%2,%3};"
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
-__device__ __forceinline__ uint32_t PackPair(float low, float high, __nv_bfloat16) {
-  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-  uint32_t bits;
-  memcpy(&bits, &pair, sizeof(bits));
-  return bits;
-}
-__device__ __forceinline__ uint32_t PackPair(float low, float high, __half) {
-  const __half2 pair = __floats2half2_rn(low, high);
-  uint32_t bits;
-  memcpy(&bits, &pair, sizeof(bits));
-  return bits;
 }
 
 // A warp's accumulators: 16 rows by 8 kTiles columns. The lane has, of each tile, columns
@@ -206,12 +192,6 @@ __device__ __forceinline__ void StoreRows(T* to, int64_t row, int64_t rows, int 
       }
     }
   }
-}
-
-__device__ __forceinline__ float Exp2(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
 }
 
 // Whether rows of heads begin at 16 bytes, for tiles.

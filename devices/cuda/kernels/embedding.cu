@@ -26,14 +26,7 @@ __global__ void __launch_bounds__(256) Lookup(Embedding e) {
   const T* from = static_cast<const T*>(e.table) + static_cast<int64_t>(known ? id : 0) * e.width;
   T* to = static_cast<T*>(e.y) + n * e.width;
   for (int64_t c = static_cast<int64_t>(lane) * V; c < e.width; c += kWarp * V) {
-    Pack<T, V> pack;
-    if (known) {
-      pack = Load<V>(from + c);
-    } else {
-#pragma unroll
-      for (int i = 0; i < V; ++i) pack.Set(i, 0.0f);
-    }
-    Store(to + c, pack);
+    Store(to + c, known ? Load<V>(from + c) : Pack<T, V>::Zero());
   }
 }
 

@@ -1,185 +1,266 @@
 #include "openclaw/devices/cuda/kernels/norms.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "openclaw/devices/cuda/kernels/rows.cuh"
 
 namespace oc::cuda::kernels {
 namespace {
 
-constexpr int kHeld = 4;      // packs of a row that a thread holds
-constexpr int kBlock = 256;   // threads of a block whose warps have a row each
-constexpr int64_t kParts = 528;  // partial sums of weights: four a multiprocessor of an H200
+constexpr int kBlock = 256;      // threads of a plain kernel
+constexpr int kWarpsBlock = 128;  // of a block whose warps have rows of their own
+constexpr int kTogether = 2;      // rows that a warp or block has at once: their loads overlap
+constexpr int64_t kParts = 396;   // partial sums of weights: three a multiprocessor of an H200
 // Rows so short that little of a gradient is left by its sums go to the kernel in double.
 constexpr int64_t kShort = 32;
 
-// A row of packs, spread over kThreads.
-template <typename T, int kThreads>
-struct HeldRow {
-  Pack<T, kWide<T>> packs[kHeld];
+// How a row is spread over threads: kHeld packs each of kThreads.
+template <int kThreads_, int kHeld_>
+struct Spread {
+  static constexpr int kThreads = kThreads_, kHeld = kHeld_;
+  static constexpr int kBlockSize = kThreads == kWarp ? kWarpsBlock : kThreads;
+  static constexpr int kGroups = kBlockSize / kThreads;  // that have rows of their own
+  static constexpr int64_t kRows = kGroups * kTogether;  // of a block at a time
 
-  // f(pack, column of its first element) for what the thread holds of a row.
-  template <typename F>
-  __device__ __forceinline__ static void ForEach(int lane, int64_t columns, const F& f) {
+  // f(h, column of the first element) for the packs that the thread holds of a row.
+  template <int V, typename F>
+  __device__ __forceinline__ static void ForEach(int64_t columns, const F& f) {
+    const int lane = static_cast<int>(threadIdx.x) % kThreads;
 #pragma unroll
     for (int h = 0; h < kHeld; ++h) {
-      const int64_t c = static_cast<int64_t>(h * kThreads + lane) * kWide<T>;
+      const int64_t c = static_cast<int64_t>(h * kThreads + lane) * V;
       if (c < columns) f(h, c);
     }
   }
 };
 
-template <int kThreads>
-struct RowThreads {
-  static constexpr int kBlockSize = kThreads == kWarp ? kBlock : kThreads;
-  static constexpr int kRows = kBlockSize / kThreads;
-};
-
-template <typename T, int kThreads>
-__global__ void __launch_bounds__(RowThreads<kThreads>::kBlockSize) Forward(NormForward n) {
-  constexpr int V = kWide<T>;
-  using Row = HeldRow<T, kThreads>;
-  __shared__ float scratch[kThreads / kWarp];
-  const int lane = threadIdx.x % kThreads;
-  const int64_t row = static_cast<int64_t>(blockIdx.x) * RowThreads<kThreads>::kRows +
-                      threadIdx.x / kThreads;
-  if (row >= n.rows) return;  // whole warps, or the whole block
-  const int64_t at = row * n.columns;
-  const auto columns = static_cast<float>(n.columns);
-  Row x;
-  float sum = 0;
-  Row::ForEach(lane, n.columns, [&](int h, int64_t c) {
-    x.packs[h] = Load<V>(static_cast<const T*>(n.x) + at + c);
-  });
-  if (n.residual != nullptr) {
-    Row::ForEach(lane, n.columns, [&](int h, int64_t c) {
-      const Pack<T, V> more = Load<V>(static_cast<const T*>(n.residual) + at + c);
+// Each value's sum over the threads of a row.
+template <int kThreads, int N>
+__device__ __forceinline__ void SumOverRow(float (&values)[N], float (*scratch)[N]) {
 #pragma unroll
-      for (int i = 0; i < V; ++i) x.packs[h].Set(i, x.packs[h][i] + more[i]);
-      Store(static_cast<T*>(n.sum) + at + c, x.packs[h]);
-    });
+  for (int n = 0; n < N; ++n) values[n] = WarpReduce(values[n], AddOf());
+  if constexpr (kThreads == kWarp) return;
+  __syncthreads();
+  if (threadIdx.x % kWarp == 0) {
+#pragma unroll
+    for (int n = 0; n < N; ++n) scratch[threadIdx.x / kWarp][n] = values[n];
   }
-  float mean = 0;
-  if (n.centred) {
-    Row::ForEach(lane, n.columns, [&](int h, int64_t) {
+  __syncthreads();
 #pragma unroll
-      for (int i = 0; i < V; ++i) sum += x.packs[h][i];
-    });
-    mean = RowReduce<kThreads>(sum, scratch, AddOf()) / columns;
-  }
-  float square = 0;
-  Row::ForEach(lane, n.columns, [&](int h, int64_t) {
+  for (int n = 0; n < N; ++n) {
+    values[n] = scratch[0][n];
 #pragma unroll
-    for (int i = 0; i < V; ++i) {
-      const float centred = x.packs[h][i] - mean;
-      square += centred * centred;
-    }
-  });
-  square = RowReduce<kThreads>(square, scratch, AddOf());
-  const float rstd = 1.0f / sqrtf(square / columns + static_cast<float>(n.eps));
-  Row::ForEach(lane, n.columns, [&](int h, int64_t c) {
-    Pack<T, V> gamma, beta, y;
-    if (n.gamma != nullptr) gamma = Load<V>(static_cast<const T*>(n.gamma) + c);
-    if (n.beta != nullptr) beta = Load<V>(static_cast<const T*>(n.beta) + c);
-#pragma unroll
-    for (int i = 0; i < V; ++i) {
-      float value = (x.packs[h][i] - mean) * rstd;
-      if (n.gamma != nullptr) value *= gamma[i];
-      if (n.beta != nullptr) value += beta[i];
-      y.Set(i, value);
-    }
-    Store(static_cast<T*>(n.y) + at + c, y);
-  });
-  if (lane == 0) {
-    n.rstd[row] = rstd;
-    if (n.centred) n.mean[row] = mean;
+    for (int w = 1; w < kThreads / kWarp; ++w) values[n] += scratch[w][n];
   }
 }
 
-// A row after another, kParts blocks in all where weights are wanted: each block then has one
-// partial sum a column, of its rows in their order.
-template <typename T, int kThreads, bool kWeights>
-__global__ void __launch_bounds__(RowThreads<kThreads>::kBlockSize) Backward(NormBackward n) {
+// The rows that a group of threads has at once, `rows` apart of which some may lie beyond the last.
+struct RowsAtOnce {
+  int64_t row[kTogether];
+  bool there[kTogether];
+
+  __device__ __forceinline__ RowsAtOnce(int64_t first, int64_t step, int64_t rows) {
+#pragma unroll
+    for (int r = 0; r < kTogether; ++r) {
+      row[r] = first + r * step;
+      there[r] = row[r] < rows;
+    }
+  }
+};
+
+template <typename T, typename S>
+__global__ void __launch_bounds__(S::kBlockSize) Forward(NormForward n) {
   constexpr int V = kWide<T>;
-  constexpr int kRows = RowThreads<kThreads>::kRows;
-  using Row = HeldRow<T, kThreads>;
-  __shared__ float scratch[2][kThreads / kWarp];
-  const int lane = threadIdx.x % kThreads, group = threadIdx.x / kThreads;
-  const auto columns = static_cast<float>(n.columns);
-  float dgamma[kWeights ? kHeld : 1][V] = {}, dbeta[kWeights ? kHeld : 1][V] = {};
-  const int64_t step = static_cast<int64_t>(gridDim.x) * kRows;
-  for (int64_t row = static_cast<int64_t>(blockIdx.x) * kRows + group; row < n.rows; row += step) {
-    const int64_t at = row * n.columns;
-    Row x, dy;
-    Row::ForEach(lane, n.columns, [&](int h, int64_t c) {
-      dy.packs[h] = Load<V>(static_cast<const T*>(n.dy) + at + c);
-      x.packs[h] = Load<V>(static_cast<const T*>(n.x) + at + c);
+  __shared__ float scratch[S::kThreads / kWarp][kTogether];
+  const int group = static_cast<int>(threadIdx.x) / S::kThreads;
+  const RowsAtOnce rows(static_cast<int64_t>(blockIdx.x) * S::kRows + group, S::kGroups, n.rows);
+  const float columns = static_cast<float>(n.columns);
+  Pack<T, V> x[kTogether][S::kHeld];
+#pragma unroll
+  for (int r = 0; r < kTogether; ++r) {
+    if (!rows.there[r]) continue;
+    const int64_t at = rows.row[r] * n.columns;
+    S::template ForEach<V>(n.columns, [&](int h, int64_t c) {
+      x[r][h] = Load<V>(static_cast<const T*>(n.x) + at + c);
     });
-    const float mean = n.centred ? n.mean[row] : 0.0f, rstd = n.rstd[row];
-    float sum_g = 0, sum_gx = 0;
-    Row::ForEach(lane, n.columns, [&](int h, int64_t c) {
-      Pack<T, V> gamma;
-      const bool scaled = n.gamma != nullptr && n.dx != nullptr;
-      if (scaled) gamma = Load<V>(static_cast<const T*>(n.gamma) + c);
+  }
+  if (n.residual != nullptr) {
+#pragma unroll
+    for (int r = 0; r < kTogether; ++r) {
+      if (!rows.there[r]) continue;
+      const int64_t at = rows.row[r] * n.columns;
+      S::template ForEach<V>(n.columns, [&](int h, int64_t c) {
+        const Pack<T, V> more = Load<V>(static_cast<const T*>(n.residual) + at + c);
+        float sum[V];
+#pragma unroll
+        for (int i = 0; i < V; ++i) sum[i] = x[r][h][i] + more[i];
+        x[r][h] = Pack<T, V>::Of(sum);
+        Store(static_cast<T*>(n.sum) + at + c, x[r][h]);
+      });
+    }
+  }
+  float mean[kTogether] = {};
+  if (n.centred) {
+#pragma unroll
+    for (int r = 0; r < kTogether; ++r) {
+      if (!rows.there[r]) continue;
+      S::template ForEach<V>(n.columns, [&](int h, int64_t) {
+#pragma unroll
+        for (int i = 0; i < V; ++i) mean[r] += x[r][h][i];
+      });
+    }
+    SumOverRow<S::kThreads>(mean, scratch);
+#pragma unroll
+    for (int r = 0; r < kTogether; ++r) mean[r] /= columns;
+  }
+  float square[kTogether] = {};
+#pragma unroll
+  for (int r = 0; r < kTogether; ++r) {
+    if (!rows.there[r]) continue;
+    S::template ForEach<V>(n.columns, [&](int h, int64_t) {
 #pragma unroll
       for (int i = 0; i < V; ++i) {
-        const float xhat = (x.packs[h][i] - mean) * rstd;
-        const float g = scaled ? dy.packs[h][i] * gamma[i] : dy.packs[h][i];
-        sum_g += g;
-        sum_gx += g * xhat;
-        if constexpr (kWeights) {
-          dgamma[h][i] += dy.packs[h][i] * xhat;
-          dbeta[h][i] += dy.packs[h][i];
+        const float centred = x[r][h][i] - mean[r];
+        square[r] += centred * centred;
+      }
+    });
+  }
+  SumOverRow<S::kThreads>(square, scratch);
+#pragma unroll
+  for (int r = 0; r < kTogether; ++r) {
+#pragma unroll
+    for (int h = 0; h < S::kHeld; ++h) Forget(x[r][h]);
+  }
+  float rstd[kTogether];
+#pragma unroll
+  for (int r = 0; r < kTogether; ++r) {
+    rstd[r] = 1.0f / sqrtf(square[r] / columns + static_cast<float>(n.eps));
+    if (rows.there[r] && threadIdx.x % S::kThreads == 0) {
+      n.rstd[rows.row[r]] = rstd[r];
+      if (n.centred) n.mean[rows.row[r]] = mean[r];
+    }
+  }
+  S::template ForEach<V>(n.columns, [&](int h, int64_t c) {
+    Pack<T, V> gamma, beta;
+    if (n.gamma != nullptr) gamma = Load<V>(static_cast<const T*>(n.gamma) + c);
+    if (n.beta != nullptr) beta = Load<V>(static_cast<const T*>(n.beta) + c);
+#pragma unroll
+    for (int r = 0; r < kTogether; ++r) {
+      if (!rows.there[r]) continue;
+      float y[V];
+#pragma unroll
+      for (int i = 0; i < V; ++i) {
+        float value = (x[r][h][i] - mean[r]) * rstd[r];
+        if (n.gamma != nullptr) value *= gamma[i];
+        if (n.beta != nullptr) value += beta[i];
+        y[i] = value;
+      }
+      Store(static_cast<T*>(n.y) + rows.row[r] * n.columns + c, Pack<T, V>::Of(y));
+    }
+  });
+}
+
+// Rows after rows, kParts blocks at most where weights are wanted: each block then has one partial
+// sum a column, of its rows in their order.
+template <typename T, typename S, bool kWeights>
+__global__ void __launch_bounds__(S::kBlockSize) Backward(NormBackward n) {
+  constexpr int V = kWide<T>;
+  __shared__ float scratch[S::kThreads / kWarp][2 * kTogether];
+  const int group = static_cast<int>(threadIdx.x) / S::kThreads;
+  const float columns = static_cast<float>(n.columns);
+  const bool scaled = n.gamma != nullptr && n.dx != nullptr;
+  float dgamma[kWeights ? S::kHeld : 1][V] = {}, dbeta[kWeights ? S::kHeld : 1][V] = {};
+  const int64_t step = static_cast<int64_t>(gridDim.x) * S::kRows;
+  for (int64_t first = static_cast<int64_t>(blockIdx.x) * S::kRows; first < n.rows;
+       first += step) {
+    const RowsAtOnce rows(first + group, S::kGroups, n.rows);
+    Pack<T, V> x[kTogether][S::kHeld], dy[kTogether][S::kHeld];
+    float mean[kTogether] = {}, rstd[kTogether] = {};
+#pragma unroll
+    for (int r = 0; r < kTogether; ++r) {
+      if (!rows.there[r]) continue;
+      const int64_t at = rows.row[r] * n.columns;
+      S::template ForEach<V>(n.columns, [&](int h, int64_t c) {
+        dy[r][h] = Load<V>(static_cast<const T*>(n.dy) + at + c);
+        x[r][h] = Load<V>(static_cast<const T*>(n.x) + at + c);
+      });
+      mean[r] = n.centred ? n.mean[rows.row[r]] : 0.0f;
+      rstd[r] = n.rstd[rows.row[r]];
+    }
+    float sums[2 * kTogether] = {};  // of g, of g * xhat
+    S::template ForEach<V>(n.columns, [&](int h, int64_t c) {
+      Pack<T, V> gamma;
+      if (scaled) gamma = Load<V>(static_cast<const T*>(n.gamma) + c);
+#pragma unroll
+      for (int r = 0; r < kTogether; ++r) {
+        if (!rows.there[r]) continue;
+#pragma unroll
+        for (int i = 0; i < V; ++i) {
+          const float xhat = (x[r][h][i] - mean[r]) * rstd[r];
+          const float g = scaled ? dy[r][h][i] * gamma[i] : dy[r][h][i];
+          sums[2 * r] += g;
+          sums[2 * r + 1] += g * xhat;
+          if constexpr (kWeights) {
+            dgamma[h][i] += dy[r][h][i] * xhat;
+            dbeta[h][i] += dy[r][h][i];
+          }
         }
       }
     });
     if (n.dx == nullptr) continue;
-    const float mean_g =
-        n.centred ? RowReduce<kThreads>(sum_g, scratch[0], AddOf()) / columns : 0.0f;
-    const float mean_gx = RowReduce<kThreads>(sum_gx, scratch[1], AddOf()) / columns;
-    Row::ForEach(lane, n.columns, [&](int h, int64_t c) {
-      Pack<T, V> gamma, more, dx;
-      if (n.gamma != nullptr) gamma = Load<V>(static_cast<const T*>(n.gamma) + c);
-      if (n.residual != nullptr) more = Load<V>(static_cast<const T*>(n.residual) + at + c);
+    SumOverRow<S::kThreads>(sums, scratch);
 #pragma unroll
-      for (int i = 0; i < V; ++i) {
-        const float xhat = (x.packs[h][i] - mean) * rstd;
-        const float g = n.gamma != nullptr ? dy.packs[h][i] * gamma[i] : dy.packs[h][i];
-        float value = rstd * (g - mean_g - xhat * mean_gx);
-        if (n.residual != nullptr) value += more[i];
-        dx.Set(i, value);
+    for (int r = 0; r < kTogether; ++r) {
+#pragma unroll
+      for (int h = 0; h < S::kHeld; ++h) {
+        Forget(x[r][h]);
+        Forget(dy[r][h]);
       }
-      Store(static_cast<T*>(n.dx) + at + c, dx);
+    }
+    S::template ForEach<V>(n.columns, [&](int h, int64_t c) {
+      Pack<T, V> gamma;
+      if (scaled) gamma = Load<V>(static_cast<const T*>(n.gamma) + c);
+#pragma unroll
+      for (int r = 0; r < kTogether; ++r) {
+        if (!rows.there[r]) continue;
+        const int64_t at = rows.row[r] * n.columns + c;
+        const float mean_g = n.centred ? sums[2 * r] / columns : 0.0f;
+        const float mean_gx = sums[2 * r + 1] / columns;
+        Pack<T, V> more;
+        float dx[V];
+        if (n.residual != nullptr) more = Load<V>(static_cast<const T*>(n.residual) + at);
+#pragma unroll
+        for (int i = 0; i < V; ++i) {
+          const float xhat = (x[r][h][i] - mean[r]) * rstd[r];
+          const float g = scaled ? dy[r][h][i] * gamma[i] : dy[r][h][i];
+          float value = rstd[r] * (g - mean_g - xhat * mean_gx);
+          if (n.residual != nullptr) value += more[i];
+          dx[i] = value;
+        }
+        Store(static_cast<T*>(n.dx) + at, Pack<T, V>::Of(dx));
+      }
     });
   }
   if constexpr (kWeights) {
-    // The block's rows were spread over kRows groups: their sums are added in the groups' order.
-    extern __shared__ float sums[];  // [kRows][2][columns]
-    float* own = sums + static_cast<int64_t>(group) * 2 * n.columns;
-    if constexpr (kRows > 1) {
-      Row::ForEach(lane, n.columns, [&](int h, int64_t c) {
+    // The block's rows were spread over groups: their sums are added in the groups' order.
+    extern __shared__ float sums[];  // [groups][2][columns]
+    float* to = n.workspace + static_cast<int64_t>(blockIdx.x) * 2 * n.columns;
+    float* own = S::kGroups > 1 ? sums + static_cast<int64_t>(group) * 2 * n.columns : to;
+    S::template ForEach<V>(n.columns, [&](int h, int64_t c) {
 #pragma unroll
-        for (int i = 0; i < V; ++i) {
-          own[c + i] = dgamma[h][i];
-          own[n.columns + c + i] = dbeta[h][i];
-        }
-      });
+      for (int i = 0; i < V; ++i) {
+        own[c + i] = dgamma[h][i];
+        own[n.columns + c + i] = dbeta[h][i];
+      }
+    });
+    if constexpr (S::kGroups > 1) {
       __syncthreads();
-      float* to = n.workspace + static_cast<int64_t>(blockIdx.x) * 2 * n.columns;
-      for (int64_t c = threadIdx.x; c < 2 * n.columns; c += blockDim.x) {
+      for (int64_t c = threadIdx.x; c < 2 * n.columns; c += S::kBlockSize) {
         float sum = 0;
-        for (int g = 0; g < kRows; ++g) sum += sums[g * 2 * n.columns + c];
+        for (int g = 0; g < S::kGroups; ++g) sum += sums[g * 2 * n.columns + c];
         to[c] = sum;
       }
-    } else {
-      float* to = n.workspace + static_cast<int64_t>(blockIdx.x) * 2 * n.columns;
-      Row::ForEach(lane, n.columns, [&](int h, int64_t c) {
-#pragma unroll
-        for (int i = 0; i < V; ++i) {
-          to[c + i] = dgamma[h][i];
-          to[n.columns + c + i] = dbeta[h][i];
-        }
-      });
     }
   }
 }
@@ -295,18 +376,20 @@ __global__ void __launch_bounds__(kWarp* kWarp) AddPartials(PartialSums s) {
   StoreAny(s.to, s.type, c, value);
 }
 
-// f of the number of threads that hold a row, or of 0 where none do.
+// f of how rows are spread, or of void where they are not to be held.
 template <typename T, typename F>
-void ForThreads(int64_t columns, bool aligned, const F& f) {
+void ForSpread(int64_t columns, bool aligned, const F& f) {
   const int64_t packs = (columns + kWide<T> - 1) / kWide<T>;
-  if (!aligned || columns % kWide<T> != 0 || columns < kShort || packs > 512 * kHeld) {
-    f.template operator()<0>();
-  } else if (packs <= kWarp * kHeld) {
-    f.template operator()<kWarp>();
-  } else if (packs <= 128 * kHeld) {
-    f.template operator()<128>();
+  if (!aligned || columns % kWide<T> != 0 || columns < kShort || packs > 256 * 4) {
+    f.template operator()<void>();
+  } else if (packs <= kWarp * 3) {
+    f.template operator()<Spread<kWarp, 3>>();
+  } else if (packs <= 128 * 2) {
+    f.template operator()<Spread<128, 2>>();
+  } else if (packs <= 128 * 4) {
+    f.template operator()<Spread<128, 4>>();
   } else {
-    f.template operator()<512>();
+    f.template operator()<Spread<256, 4>>();
   }
 }
 
@@ -314,24 +397,16 @@ int64_t PartsOf(int64_t rows, int64_t a_block) {
   return std::min(kParts, std::max<int64_t>(1, (rows + a_block - 1) / a_block));
 }
 
-template <typename T, int kThreads>
+template <typename T, typename S>
 int64_t LaunchBackward(const NormBackward& n, bool weights, cudaStream_t stream) {
-  using Shape = RowThreads<kThreads>;
   if (!weights) {
-    Backward<T, kThreads, false>
-        <<<BlocksFor(n.rows, Shape::kRows), Shape::kBlockSize, 0, stream>>>(n);
+    Backward<T, S, false><<<BlocksFor(n.rows, S::kRows), S::kBlockSize, 0, stream>>>(n);
     return 0;
   }
-  const int64_t parts = PartsOf(n.rows, Shape::kRows);
+  const int64_t parts = PartsOf(n.rows, S::kRows);
   const size_t shared =
-      Shape::kRows > 1 ? static_cast<size_t>(Shape::kRows * 2 * n.columns) * sizeof(float) : 0;
-  auto* kernel = Backward<T, kThreads, true>;
-  // More than the 48 KiB that need no asking for.
-  if (shared > (size_t{48} << 10)) {
-    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                         static_cast<int>(shared));
-  }
-  kernel<<<static_cast<unsigned>(parts), Shape::kBlockSize, shared, stream>>>(n);
+      S::kGroups > 1 ? static_cast<size_t>(S::kGroups * 2 * n.columns) * sizeof(float) : 0;
+  Backward<T, S, true><<<static_cast<unsigned>(parts), S::kBlockSize, shared, stream>>>(n);
   return parts;
 }
 
@@ -354,13 +429,11 @@ cudaError_t Launch(const NormForward& n, cudaStream_t stream) {
   if (n.rows == 0 || n.columns == 0) return cudaSuccess;
   const bool aligned = AreAligned(n.x, n.residual, n.sum, n.gamma, n.beta, n.y);
   return ForFloat(n.type, [&]<typename T>(T) {
-    ForThreads<T>(n.columns, aligned, [&]<int kThreads>() {
-      if constexpr (kThreads == 0) {
+    ForSpread<T>(n.columns, aligned, [&]<typename S>() {
+      if constexpr (std::is_void_v<S>) {
         PlainForward<T><<<static_cast<unsigned>(n.rows), kBlock, 0, stream>>>(n);
       } else {
-        using Shape = RowThreads<kThreads>;
-        Forward<T, kThreads>
-            <<<BlocksFor(n.rows, Shape::kRows), Shape::kBlockSize, 0, stream>>>(n);
+        Forward<T, S><<<BlocksFor(n.rows, S::kRows), S::kBlockSize, 0, stream>>>(n);
       }
     });
     return cudaGetLastError();
@@ -376,11 +449,11 @@ cudaError_t Launch(const NormBackward& n, cudaStream_t stream) {
   const bool aligned = AreAligned(n.dy, n.x, n.gamma, n.residual, n.dx);
   int64_t parts = 0;
   cudaError_t code = ForFloat(n.type, [&]<typename T>(T) {
-    ForThreads<T>(n.columns, aligned, [&]<int kThreads>() {
-      if constexpr (kThreads == 0) {
+    ForSpread<T>(n.columns, aligned, [&]<typename S>() {
+      if constexpr (std::is_void_v<S>) {
         parts = LaunchPlain<T>(n, weights, stream);
       } else {
-        parts = LaunchBackward<T, kThreads>(n, weights, stream);
+        parts = LaunchBackward<T, S>(n, weights, stream);
       }
     });
     return cudaGetLastError();

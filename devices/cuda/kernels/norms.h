@@ -3,8 +3,8 @@
 // stream, allocates nothing and sums in an order that depends on the sizes alone.
 //
 // Rows whose size is a multiple of 16 bytes, on aligned operands, are read once, held in registers
-// and written once. Others, and rows beyond 16 K elements, take a plain kernel that reads twice and
-// sums in double.
+// and written once. Others, and rows beyond 16 KiB, take a plain kernel that reads twice and sums
+// in double.
 #pragma once
 
 #include "openclaw/devices/cuda/kernels/types.h"

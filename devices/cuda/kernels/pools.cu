@@ -1,5 +1,7 @@
 #include "openclaw/devices/cuda/kernels/pools.h"
 
+#include <algorithm>
+
 #include "openclaw/devices/cuda/kernels/rows.cuh"
 
 namespace oc::cuda::kernels {
@@ -7,32 +9,33 @@ namespace {
 
 // Position k of window o reads this element of the image.
 __device__ __forceinline__ int PositionOf(const PoolAxis& a, int window, int k) {
-  return window * a.stride - a.before + k * a.dilation;
-}
-// The window whose position k reads `position`; -1 where there is none.
-__device__ __forceinline__ int WindowOf(const PoolAxis& a, int position, int k) {
-  const int start = position + a.before - k * a.dilation;
-  if (start < 0 || start % a.stride != 0) return -1;
-  const int window = start / a.stride;
-  return window < a.outputs ? window : -1;
+  return window * a.stride - a.before + k;
 }
 
-// Where a thread's pack of `height` by `width` pixels lies.
+// Windows first to last read `position`, the first of them with the largest k.
+struct Readers {
+  int first, last;
+  __device__ __forceinline__ Readers(const PoolAxis& a, int position) {
+    const int within = position + a.before;
+    first = within < a.kernel ? 0 : (within - a.kernel) / a.stride + 1;
+    last = min(a.outputs - 1, within / a.stride);
+  }
+};
+
+// Where a thread's pack of a pixel lies: blocks are rows of an image, one above the other in y.
 struct Place {
-  int64_t batch, channel;
-  int h, w;
+  int64_t batch;
+  int channel, h, w;
   bool within;
 
-  __device__ __forceinline__ Place(const Pool& p, int height, int width, int pack) {
-    const int64_t packs = p.channels / pack;
-    int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-    channel = i % packs * pack;
-    i /= packs;
-    w = static_cast<int>(i % width);
-    i /= width;
-    h = static_cast<int>(i % height);
-    batch = i / height;
-    within = batch < p.batch;
+  __device__ __forceinline__ Place(const Pool& p, int width, int pack) {
+    const unsigned packs = static_cast<unsigned>(p.channels) / static_cast<unsigned>(pack);
+    const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+    w = static_cast<int>(i / packs);
+    channel = static_cast<int>(i % packs) * pack;
+    h = static_cast<int>(blockIdx.y);
+    batch = p.first + blockIdx.z;
+    within = w < width;
   }
 };
 
@@ -59,12 +62,12 @@ __device__ __forceinline__ void ForWindow(const Pool& p, const Place& at, const 
 // f(element of the pooled image, window, position within it) for the windows that read a pixel.
 template <typename F>
 __device__ __forceinline__ void ForReaders(const Pool& p, const Place& at, const F& f) {
-  for (int kh = 0; kh < p.h.kernel; ++kh) {
-    const int h = WindowOf(p.h, at.h, kh);
-    if (h < 0) continue;
-    for (int kw = 0; kw < p.w.kernel; ++kw) {
-      const int w = WindowOf(p.w, at.w, kw);
-      if (w >= 0) f(PooledAt(p, at, h, w), h, w, kh * p.w.kernel + kw);
+  const Readers of_h(p.h, at.h), of_w(p.w, at.w);
+  for (int h = of_h.first; h <= of_h.last; ++h) {
+    const int kh = at.h + p.h.before - h * p.h.stride;
+    for (int w = of_w.first; w <= of_w.last; ++w) {
+      const int kw = at.w + p.w.before - w * p.w.stride;
+      f(PooledAt(p, at, h, w), h, w, kh * p.w.kernel + kw);
     }
   }
 }
@@ -83,9 +86,15 @@ __device__ __forceinline__ float DivisorOf(const Pool& p, int h, int w) {
                          : static_cast<float>(WithinOf(p.h, h) * WithinOf(p.w, w));
 }
 
+// Of a pack's elements within their windows.
+template <int V>
+struct alignas(V) Positions {
+  uint8_t at[V];
+};
+
 template <typename T, int V>
 __global__ void __launch_bounds__(kThreads) Maximum(Pool p) {
-  const Place at(p, p.h.outputs, p.w.outputs, V);
+  const Place at(p, p.w.outputs, V);
   if (!at.within) return;
   float best[V];
   int index[V];
@@ -102,34 +111,30 @@ __global__ void __launch_bounds__(kThreads) Maximum(Pool p) {
     }
   });
   const int64_t y = PooledAt(p, at, at.h, at.w);
-  Pack<T, V> out;
+  Positions<V> positions;
 #pragma unroll
-  for (int i = 0; i < V; ++i) {
-    out.Set(i, best[i]);
-    p.index[y + i] = static_cast<uint8_t>(index[i]);
-  }
-  Store(static_cast<T*>(p.to) + y, out);
+  for (int i = 0; i < V; ++i) positions.at[i] = static_cast<uint8_t>(index[i]);
+  *reinterpret_cast<Positions<V>*>(p.index + y) = positions;
+  Store(static_cast<T*>(p.to) + y, Pack<T, V>::Of(best));
 }
 
 template <typename T, int V>
 __global__ void __launch_bounds__(kThreads) MaximumGrad(Pool p) {
-  const Place at(p, p.h.size, p.w.size, V);
+  const Place at(p, p.w.size, V);
   if (!at.within) return;
   float sum[V] = {};
   ForReaders(p, at, [&](int64_t y, int, int, int position) {
+    const auto positions = *reinterpret_cast<const Positions<V>*>(p.index + y);
     const Pack<T, V> dy = Load<V>(static_cast<const T*>(p.from) + y);
 #pragma unroll
-    for (int i = 0; i < V; ++i) sum[i] += p.index[y + i] == position ? dy[i] : 0.0f;
+    for (int i = 0; i < V; ++i) sum[i] += positions.at[i] == position ? dy[i] : 0.0f;
   });
-  Pack<T, V> out;
-#pragma unroll
-  for (int i = 0; i < V; ++i) out.Set(i, sum[i]);
-  Store(static_cast<T*>(p.to) + ImageAt(p, at, at.h, at.w), out);
+  Store(static_cast<T*>(p.to) + ImageAt(p, at, at.h, at.w), Pack<T, V>::Of(sum));
 }
 
 template <typename T, int V>
 __global__ void __launch_bounds__(kThreads) Mean(Pool p) {
-  const Place at(p, p.h.outputs, p.w.outputs, V);
+  const Place at(p, p.w.outputs, V);
   if (!at.within) return;
   float sum[V] = {};
   ForWindow(p, at, [&](int64_t x, int) {
@@ -138,15 +143,14 @@ __global__ void __launch_bounds__(kThreads) Mean(Pool p) {
     for (int i = 0; i < V; ++i) sum[i] += pack[i];
   });
   const float divisor = DivisorOf(p, at.h, at.w);
-  Pack<T, V> out;
 #pragma unroll
-  for (int i = 0; i < V; ++i) out.Set(i, sum[i] / divisor);
-  Store(static_cast<T*>(p.to) + PooledAt(p, at, at.h, at.w), out);
+  for (int i = 0; i < V; ++i) sum[i] /= divisor;
+  Store(static_cast<T*>(p.to) + PooledAt(p, at, at.h, at.w), Pack<T, V>::Of(sum));
 }
 
 template <typename T, int V>
 __global__ void __launch_bounds__(kThreads) MeanGrad(Pool p) {
-  const Place at(p, p.h.size, p.w.size, V);
+  const Place at(p, p.w.size, V);
   if (!at.within) return;
   float sum[V] = {};
   ForReaders(p, at, [&](int64_t y, int h, int w, int) {
@@ -155,45 +159,47 @@ __global__ void __launch_bounds__(kThreads) MeanGrad(Pool p) {
 #pragma unroll
     for (int i = 0; i < V; ++i) sum[i] += dy[i] / divisor;
   });
-  Pack<T, V> out;
-#pragma unroll
-  for (int i = 0; i < V; ++i) out.Set(i, sum[i]);
-  Store(static_cast<T*>(p.to) + ImageAt(p, at, at.h, at.w), out);
+  Store(static_cast<T*>(p.to) + ImageAt(p, at, at.h, at.w), Pack<T, V>::Of(sum));
 }
 
 template <typename T, int V>
-void LaunchOf(const Pool& p, cudaStream_t stream) {
-  const bool forward = p.what == Pool::What::kMax || p.what == Pool::What::kMean;
-  const int64_t pixels = forward ? static_cast<int64_t>(p.h.outputs) * p.w.outputs
-                                 : static_cast<int64_t>(p.h.size) * p.w.size;
-  const unsigned blocks = BlocksFor(p.batch * pixels * (p.channels / V), kThreads);
-  if (blocks == 0) return;
-  switch (p.what) {
-    case Pool::What::kMax:
-      Maximum<T, V><<<blocks, kThreads, 0, stream>>>(p);
-      break;
-    case Pool::What::kMaxGrad:
-      MaximumGrad<T, V><<<blocks, kThreads, 0, stream>>>(p);
-      break;
-    case Pool::What::kMean:
-      Mean<T, V><<<blocks, kThreads, 0, stream>>>(p);
-      break;
-    case Pool::What::kMeanGrad:
-      MeanGrad<T, V><<<blocks, kThreads, 0, stream>>>(p);
-      break;
+cudaError_t LaunchOf(const Pool& pool, cudaStream_t stream) {
+  const bool forward = pool.what == Pool::What::kMax || pool.what == Pool::What::kMean;
+  const int height = forward ? pool.h.outputs : pool.h.size;
+  const int64_t items = (forward ? pool.w.outputs : pool.w.size) * (pool.channels / V);
+  // A grid has as many layers.
+  constexpr int64_t kMostImages = 65535;
+  const auto threads = static_cast<unsigned>(std::min<int64_t>(kThreads, DivUp(items, 32) * 32));
+  for (int64_t first = 0; first < pool.batch; first += kMostImages) {
+    Pool p = pool;
+    p.first = first;
+    const dim3 grid(BlocksFor(items, threads), static_cast<unsigned>(height),
+                    static_cast<unsigned>(std::min(kMostImages, pool.batch - first)));
+    switch (p.what) {
+      case Pool::What::kMax:
+        Maximum<T, V><<<grid, threads, 0, stream>>>(p);
+        break;
+      case Pool::What::kMaxGrad:
+        MaximumGrad<T, V><<<grid, threads, 0, stream>>>(p);
+        break;
+      case Pool::What::kMean:
+        Mean<T, V><<<grid, threads, 0, stream>>>(p);
+        break;
+      case Pool::What::kMeanGrad:
+        MeanGrad<T, V><<<grid, threads, 0, stream>>>(p);
+        break;
+    }
   }
+  return cudaGetLastError();
 }
 
 }  // namespace
 
 cudaError_t Launch(const Pool& p, cudaStream_t stream) {
+  if (p.batch == 0 || p.channels == 0) return cudaSuccess;
   return ForFloat(p.type, [&]<typename T>(T) {
-    if (AreAligned(p.from, p.to) && p.channels % kWide<T> == 0) {
-      LaunchOf<T, kWide<T>>(p, stream);
-    } else {
-      LaunchOf<T, 1>(p, stream);
-    }
-    return cudaGetLastError();
+    const bool wide = AreAligned(p.from, p.to, p.index) && p.channels % kWide<T> == 0;
+    return wide ? LaunchOf<T, kWide<T>>(p, stream) : LaunchOf<T, 1>(p, stream);
   });
 }
 

@@ -6,10 +6,10 @@
 
 namespace oc::cuda::kernels {
 
-// As ops::WindowAxis.
+// As ops::WindowAxis; windows of pools have no dilation.
 struct PoolAxis {
   int size = 0, outputs = 0;  // of the image and of the pooled one
-  int kernel = 1, stride = 1, before = 0, dilation = 1;
+  int kernel = 1, stride = 1, before = 0;
 };
 
 struct Pool {
@@ -17,6 +17,7 @@ struct Pool {
   What what = What::kMax;
   Type type = Type::kF32;
   int64_t batch = 0, channels = 0;
+  int64_t first = 0;  // image of a launch
   PoolAxis h, w;
   bool count_padding = true;   // in the divisor of a mean
   const void* from = nullptr;  // x, or dy

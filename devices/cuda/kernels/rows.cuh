@@ -14,7 +14,7 @@ struct AddOf {
     return a + b;
   }
 };
-struct MaxOf {
+struct LargerOf {
   __device__ __forceinline__ float operator()(float a, float b) const { return fmaxf(a, b); }
 };
 

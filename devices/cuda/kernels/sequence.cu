@@ -44,16 +44,17 @@ __global__ void __launch_bounds__(kThreads) TurnPairs(Rope r) {
         continue;
       }
       const int64_t i = j % a_head * V, at = j / a_head * 2 * r.half + i;
-      Pack<T, V> a = Load<V>(x + at), b_half = Load<V>(x + at + r.half);
+      const Pack<T, V> a = Load<V>(x + at), b_half = Load<V>(x + at + r.half);
+      float turned_a[V], turned_b[V];
 #pragma unroll
       for (int k = 0; k < V; ++k) {
         const float2 turn = turns[i + k];
         const float first = a[k], second = b_half[k];
-        a.Set(k, first * turn.x - second * turn.y);
-        b_half.Set(k, second * turn.x + first * turn.y);
+        turned_a[k] = first * turn.x - second * turn.y;
+        turned_b[k] = second * turn.x + first * turn.y;
       }
-      Store(y + at, a);
-      Store(y + at + r.half, b_half);
+      Store(y + at, Pack<T, V>::Of(turned_a));
+      Store(y + at + r.half, Pack<T, V>::Of(turned_b));
     }
   }
 }
@@ -97,14 +98,14 @@ __global__ void __launch_bounds__(kThreads) Drop(Dropout d) {
   };
   if (V % 4 == 0 && at + V <= d.n && first % 4 == 0) {
     const Pack<T, V> pack = Load<V>(x);
-    Pack<T, V> out;
+    float out[V];
 #pragma unroll
     for (int q = 0; q < V / 4; ++q) {
       const uint4 words = PhiloxBlock(key, stream, first / 4 + static_cast<uint64_t>(q));
 #pragma unroll
-      for (int k = 0; k < 4; ++k) out.Set(4 * q + k, kept(WordOf(words, k), pack[4 * q + k]));
+      for (int k = 0; k < 4; ++k) out[4 * q + k] = kept(WordOf(words, k), pack[4 * q + k]);
     }
-    Store(y, out);
+    Store(y, Pack<T, V>::Of(out));
     return;
   }
   for (int k = 0; k < V && at + k < d.n; ++k) {

@@ -50,19 +50,40 @@ __device__ __forceinline__ Partial MergeInRow(Partial p, Partial* scratch) {
   return p;
 }
 
-// Takes up a few values: one rescaling for all of them.
-template <typename T, int V>
-__device__ __forceinline__ void TakeUp(Partial& p, const Pack<T, V>& pack) {
-  float largest = pack[0];
-#pragma unroll
-  for (int i = 1; i < V; ++i) largest = fmaxf(largest, pack[i]);
+// Takes up a few packs: one rescaling for all of them.
+template <typename T, int V, int N>
+__device__ __forceinline__ void TakeUp(Partial& p, const Pack<T, V> (&packs)[N]) {
+  const float largest = MaxOf(packs);
   if (largest > p.largest) {
     p.sum *= Exp<T>(p.largest - largest);
     p.largest = largest;
   }
   if (p.largest == -INFINITY) return;
+  float sums[2] = {};
 #pragma unroll
-  for (int i = 0; i < V; ++i) p.sum += Exp<T>(pack[i] - p.largest);
+  for (int n = 0; n < N; ++n) {
+#pragma unroll
+    for (int i = 0; i < V; ++i) sums[i % 2] += Exp<T>(packs[n][i] - p.largest);
+  }
+  p.sum += sums[0] + sums[1];
+}
+
+// Of the thread's packs of a row, pack p being load(p).
+template <typename T, int V, int kThreads, typename F>
+__device__ __forceinline__ Partial PartialOf(int64_t packs, int lane, const F& load) {
+  Partial partial;
+  int64_t p = lane;
+  for (; p + (kAhead - 1) * kThreads < packs; p += kAhead * kThreads) {
+    Pack<T, V> ahead[kAhead];
+#pragma unroll
+    for (int a = 0; a < kAhead; ++a) ahead[a] = load(p + a * kThreads);
+    TakeUp(partial, ahead);
+  }
+  for (; p < packs; p += kThreads) {
+    const Pack<T, V> one[1] = {load(p)};
+    TakeUp(partial, one);
+  }
+  return partial;
 }
 
 // f(pack, first column) for the packs of a row that the thread has, several loaded ahead.
@@ -89,16 +110,15 @@ __global__ void __launch_bounds__(kThreads == kWarp ? 256 : kThreads) SoftmaxRow
   if (row >= s.rows) return;
   const T* x = static_cast<const T*>(s.x) + row * s.columns;
   T* to = static_cast<T*>(s.to) + row * s.columns;
-  Partial p;
-  ForPacks<T, V, kThreads>(x, s.columns, lane,
-                           [&](const Pack<T, V>& pack, int64_t) { TakeUp(p, pack); });
-  p = MergeInRow<kThreads>(p, scratch);
+  const Partial p = MergeInRow<kThreads>(
+      PartialOf<T, V, kThreads>(s.columns / V, lane, [&](int64_t i) { return Load<V>(x + i * V); }),
+      scratch);
   const float scale = 1.0f / p.sum;
   ForPacks<T, V, kThreads>(x, s.columns, lane, [&](const Pack<T, V>& pack, int64_t c) {
-    Pack<T, V> y;
+    float y[V];
 #pragma unroll
-    for (int i = 0; i < V; ++i) y.Set(i, Exp<T>(pack[i] - p.largest) * scale);
-    Store(to + c, y);
+    for (int i = 0; i < V; ++i) y[i] = Exp<T>(pack[i] - p.largest) * scale;
+    Store(to + c, Pack<T, V>::Of(y));
   });
 }
 
@@ -121,10 +141,10 @@ __global__ void __launch_bounds__(kThreads == kWarp ? 256 : kThreads) SoftmaxGra
   dot = RowReduce<kThreads>(dot, scratch, AddOf());
   ForPacks<T, V, kThreads>(dy, s.columns, lane, [&](const Pack<T, V>& pack, int64_t c) {
     const Pack<T, V> other = Load<V>(y + c);
-    Pack<T, V> dx;
+    float dx[V];
 #pragma unroll
-    for (int i = 0; i < V; ++i) dx.Set(i, other[i] * (pack[i] - dot));
-    Store(to + c, dx);
+    for (int i = 0; i < V; ++i) dx[i] = other[i] * (pack[i] - dot);
+    Store(to + c, Pack<T, V>::Of(dx));
   });
 }
 
@@ -143,10 +163,10 @@ __global__ void __launch_bounds__(kRow) EntropyRows(CrossEntropy e) {
   __shared__ Partial scratch[kRow / kWarp];
   const int64_t row = blockIdx.x;
   const T* logits = static_cast<const T*>(e.logits) + row * e.classes;
-  Partial p;
-  ForPacks<T, V, kRow>(logits, e.classes, static_cast<int>(threadIdx.x),
-                       [&](const Pack<T, V>& pack, int64_t) { TakeUp(p, pack); });
-  p = MergeInRow<kRow>(p, scratch);
+  const Partial p = MergeInRow<kRow>(
+      PartialOf<T, V, kRow>(e.classes / V, static_cast<int>(threadIdx.x),
+                            [&](int64_t i) { return Load<V>(logits + i * V); }),
+      scratch);
   if (threadIdx.x != 0) return;
   const float lse = p.largest + logf(p.sum);
   const int64_t label = LabelOf(e.labels, row, e.classes, true);
@@ -157,13 +177,13 @@ __global__ void __launch_bounds__(kRow) EntropyRows(CrossEntropy e) {
 template <typename T, int V>
 __device__ __forceinline__ Pack<T, V> GradOf(const Pack<T, V>& pack, int64_t c, float dloss,
                                              float lse, int64_t label) {
-  Pack<T, V> d;
+  float d[V];
 #pragma unroll
   for (int i = 0; i < V; ++i) {
     const float target = c + i == label ? 1.0f : 0.0f;
-    d.Set(i, dloss * (Exp<T>(pack[i] - lse) - target));
+    d[i] = dloss * (Exp<T>(pack[i] - lse) - target);
   }
-  return d;
+  return Pack<T, V>::Of(d);
 }
 
 template <typename T, int V>
@@ -174,14 +194,8 @@ __global__ void __launch_bounds__(kRow) EntropyGradRows(CrossEntropyGrad e) {
   const float dloss = label >= 0 ? e.dloss[0] : 0.0f, lse = e.lse[row];
   ForPacks<T, V, kRow>(static_cast<const T*>(e.logits) + at, e.classes,
                        static_cast<int>(threadIdx.x), [&](const Pack<T, V>& pack, int64_t c) {
-                         Pack<T, V> d;
-                         if (label >= 0) {
-                           d = GradOf(pack, c, dloss, lse, label);
-                         } else {
-#pragma unroll
-                           for (int i = 0; i < V; ++i) d.Set(i, 0.0f);
-                         }
-                         Store(to + c, d);
+                         Store(to + c, label >= 0 ? GradOf(pack, c, dloss, lse, label)
+                                                  : Pack<T, V>::Zero());
                        });
 }
 
@@ -206,14 +220,13 @@ __global__ void __launch_bounds__(kRow) EntropyTogether(CrossEntropy e, CrossEnt
     CopyAsync(&held[p], logits + static_cast<int64_t>(p) * V);
   }
   asm volatile("cp.async.commit_group;\n cp.async.wait_group 0;" ::: "memory");
-  Partial partial;
-  const auto pack_at = [&](int p) {
+  const auto pack_at = [&](int64_t p) {
     Pack<T, V> pack;
     memcpy(&pack, &held[p], sizeof(pack));
     return pack;
   };
-  for (int p = static_cast<int>(threadIdx.x); p < packs; p += kRow) TakeUp(partial, pack_at(p));
-  partial = MergeInRow<kRow>(partial, scratch);
+  const Partial partial = MergeInRow<kRow>(
+      PartialOf<T, V, kRow>(packs, static_cast<int>(threadIdx.x), pack_at), scratch);
   const float lse = partial.largest + logf(partial.sum);
   const int64_t label = LabelOf(e.labels, row, e.classes, threadIdx.x == 0);
   if (threadIdx.x == 0) {
@@ -225,14 +238,8 @@ __global__ void __launch_bounds__(kRow) EntropyTogether(CrossEntropy e, CrossEnt
   const float dloss = label >= 0 ? g.dloss[0] : 0.0f;
   for (int p = static_cast<int>(threadIdx.x); p < packs; p += kRow) {
     const int64_t c = static_cast<int64_t>(p) * V;
-    Pack<T, V> d;
-    if (label >= 0) {
-      d = GradOf(pack_at(p), c, dloss, lse, label);
-    } else {
-#pragma unroll
-      for (int i = 0; i < V; ++i) d.Set(i, 0.0f);
-    }
-    Store(to + c, d);
+    Store(to + c,
+          label >= 0 ? GradOf(pack_at(p), c, dloss, lse, label) : Pack<T, V>::Zero());
   }
 }
 
