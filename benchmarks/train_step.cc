@@ -122,9 +122,10 @@ Status Time(const std::string& name, const Settings& settings, ElasticPipeline& 
             Batches::Iterator& batch) {
   std::vector<double> times;
   const double begin = NowSeconds();
-  double before = begin;
+  double before = begin, loss = 0;
   while (times.size() < 6 || before - begin < settings.seconds) {
-    OC_RETURN_IF_ERROR(pipeline.Step(*batch).status());
+    OC_ASSIGN_OR_RETURN(const StepResult step, pipeline.Step(*batch));
+    if (times.empty()) loss = step.loss;
     ++batch;
     const double now = NowSeconds();
     times.push_back(now - before);
@@ -135,13 +136,13 @@ Status Time(const std::string& name, const Settings& settings, ElasticPipeline& 
   std::printf(
       "{\"model\": \"%s\", \"framework\": \"openclaw\", \"amp_level\": \"%s\", \"ms\": %.3f, "
       "\"gflops\": %.1f, \"share_of_peak\": %.3f, \"predicted_ms\": %.3f, "
-      "\"arenas_gib\": %.2f, \"rows\": %lld, \"launches\": %lld}\n",
+      "\"arenas_gib\": %.2f, \"rows\": %lld, \"launches\": %lld, \"first_loss\": %.9g}\n",
       name.c_str(), Name(*settings.precision.amp_level), median * 1e3,
       pipeline.step_flops() / median * 1e-9, pipeline.step_flops() / median / pipeline.peak_flops(),
       pipeline.plan().predicted_step_seconds * 1e3,
       pipeline.cluster().vcus()[0]->PeakBytes() / 1073741824.0,
       static_cast<long long>(pipeline.global_batch()),
-      static_cast<long long>(pipeline.executor().capture(0).launches));
+      static_cast<long long>(pipeline.executor().capture(0).launches), loss);
   std::fflush(stdout);
   return OkStatus();
 }

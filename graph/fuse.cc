@@ -23,7 +23,7 @@ class Fuser {
 
   std::vector<Node> Run(const std::function<bool(const Node&)>& has) {
     for (int id : ids_) {
-      for (const auto match : {&Fuser::GeluGrad, &Fuser::AddNorm, &Fuser::NormGrad}) {
+      for (const auto match : {&Fuser::Gelu, &Fuser::GeluGrad, &Fuser::AddNorm, &Fuser::NormGrad}) {
         if (gone_.count(id) != 0) break;
         const std::optional<Match> found = (this->*match)(graph_.node(id));
         if (!found.has_value() || found->node.def == nullptr || !has(found->node)) continue;
@@ -74,6 +74,21 @@ class Fuser {
     Match match{.node = like, .members = std::move(members)};
     match.node.def = graph_.ops().Find(op);
     match.last = *std::max_element(match.members.begin(), match.members.end());
+    return match;
+  }
+
+  // gelu(linear(x, w, bias)), whose input the gradient uses as well.
+  std::optional<Match> Gelu(const Node& node) const {
+    if (node.def->name != "gelu") return std::nullopt;
+    const Node* product = Producer(node.inputs[0], "linear");
+    if (product == nullptr || product->phase != node.phase || product->inputs.size() != 3 ||
+        product->attrs.String("activation", "none") != "none") {
+      return std::nullopt;
+    }
+    Match match = Made("linear_gelu", node, {product->id, node.id});
+    if (ReadBefore(node.inputs[0], match.last, match.members)) return std::nullopt;
+    match.node.inputs = product->inputs;
+    match.node.outputs = {product->outputs[0], node.outputs[0]};
     return match;
   }
 
@@ -149,7 +164,7 @@ class Fuser {
 }  // namespace
 
 const std::vector<std::string>& FusedOps() {
-  static const std::vector<std::string> ops = {"add_layer_norm", "layer_norm_grad",
+  static const std::vector<std::string> ops = {"add_layer_norm", "layer_norm_grad", "linear_gelu",
                                                "linear_grad_input_gelu"};
   return ops;
 }

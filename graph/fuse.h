@@ -13,7 +13,7 @@
 
 namespace oc {
 
-// Their names: add_layer_norm, layer_norm_grad, linear_grad_input_gelu.
+// Their names: add_layer_norm, layer_norm_grad, linear_gelu, linear_grad_input_gelu.
 const std::vector<std::string>& FusedOps();
 bool IsFused(const std::string& op);
 

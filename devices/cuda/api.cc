@@ -58,7 +58,7 @@ const char* Remedy(cudaError_t code) {
 
 template <typename F>
 bool Load(const char* name, F& function) {
-  constexpr unsigned kVersion = 12040;
+  constexpr unsigned kVersion = 12050;  // of cuGreenCtxStreamCreate, the last that came
   void* found = nullptr;
   cudaDriverEntryPointQueryResult result = cudaDriverEntryPointSymbolNotFound;
   if (cudaGetDriverEntryPointByVersion(name, &found, kVersion, cudaEnableDefault, &result) !=
@@ -124,7 +124,7 @@ StatusOr<const Driver*> GreenContexts() {
   }();
   if (driver.create_stream == nullptr) {
     return FailedPrecondition(
-        "the driver has no green contexts, which divide a GPU: they came with CUDA 12.4 (550)");
+        "the driver has no green contexts, which divide a GPU: they came with CUDA 12.5 (555)");
   }
   return &driver;
 }

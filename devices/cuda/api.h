@@ -23,7 +23,7 @@ bool IsSticky(cudaError_t code);
 // current before.
 Status UseDevice(int ordinal, const std::string& where);
 
-// Of green contexts (CUDA 12.4 and later).
+// Of green contexts (CUDA 12.5 and later).
 struct Driver {
   CUresult (*get_resource)(CUdevice, CUdevResource*, CUdevResourceType) = nullptr;
   CUresult (*split_by_count)(CUdevResource*, unsigned*, const CUdevResource*, CUdevResource*,

@@ -20,19 +20,19 @@ kernels::BatchNormShape ShapeOf(const OpRequest& r, const Traits& traits) {
 Status BatchNorm(const OpRequest& r, const Traits& traits, OpPlan& plan) {
   OC_RETURN_IF_ERROR(WantFloat(r.inputs[0]));
   const kernels::BatchNormShape shape = ShapeOf(r, traits);
-  const int64_t work = plan.Reserve(kernels::BatchNormWork(shape) * 4);
+  const int64_t work = plan.Reserve(kernels::BatchNormWork(shape) * 8);
   if (!r.attrs.Bool("training", true)) {
     plan.Launch([=](const Call& c) {
       return kernels::BatchNormFixed(shape, c.In(0), c.In(1), c.In(2), c.In<float>(3),
                                      c.In<float>(4), c.Out(0), c.Out<float>(1), c.Out<float>(2),
-                                     c.Work<float>(work), c.stream);
+                                     c.Work<double>(work), c.stream);
     });
     return OkStatus();
   }
   if (shape.rows == 0) return Unimplemented("no kernel for the statistics of no rows");
   plan.Launch([=](const Call& c) {
     return kernels::BatchNorm(shape, c.In(0), c.In(1), c.In(2), c.Out(0), c.Out<float>(1),
-                              c.Out<float>(2), c.Work<float>(work), c.stream);
+                              c.Out<float>(2), c.Work<double>(work), c.stream);
   });
   return OkStatus();
 }
@@ -40,11 +40,11 @@ Status BatchNorm(const OpRequest& r, const Traits& traits, OpPlan& plan) {
 Status BatchNormGrad(const OpRequest& r, const Traits& traits, OpPlan& plan) {
   OC_RETURN_IF_ERROR(WantFloat(r.inputs[0]));
   const kernels::BatchNormShape shape = ShapeOf(r, traits);
-  const int64_t work = plan.Reserve(kernels::BatchNormWork(shape) * 4);
+  const int64_t work = plan.Reserve(kernels::BatchNormWork(shape) * 8);
   plan.Launch([=, sums = TypeOf(r.outputs[1].dtype)](const Call& c) {
     return kernels::BatchNormGrad(shape, c.In(0), c.In(1), c.In(2), c.In(3), c.In<float>(4),
                                   c.In<float>(5), c.Out(0), sums, c.Out(1), c.Out(2),
-                                  c.Work<float>(work), c.stream);
+                                  c.Work<double>(work), c.stream);
   });
   return OkStatus();
 }

@@ -33,8 +33,9 @@ StatusOr<const BlasLt*> LoadBlasLt();
 // One a device, for the life of the process. Precondition: the device is current.
 StatusOr<cublasLtHandle_t> BlasHandle(const BlasLt& blas, int ordinal, const std::string& where);
 
-// kGeluTanhGrad: times the derivative of gelu (tanh) at x[m, n], which stands in for the bias.
-enum class Epilogue { kNone, kRelu, kBias, kReluBias, kGeluTanhGrad };
+// kGeluTanhGrad: times the derivative of gelu (tanh) at another matrix of d's shape. kBiasGeluTanh:
+// gelu of what is kept in such a matrix.
+enum class Epilogue { kNone, kRelu, kBias, kReluBias, kGeluTanhGrad, kBiasGeluTanh };
 
 // d[m, n] = epilogue(op(a) op(b) + beta d + bias[n]), row-major, `batch` of them at strides.
 struct Product {
@@ -63,5 +64,8 @@ Status AddProduct(OpPlan& plan, const Product& product, Locate a, Locate b, Loca
 // that for the types and addresses, else by a kernel behind the product.
 Status AddGeluGradProduct(OpPlan& plan, const Product& product, Locate a, Locate b, LocateOut d,
                           Locate x, bool tanh);
+// h = op(a) op(b) + bias, y = gelu(h), in the same way.
+Status AddGeluProduct(OpPlan& plan, const Product& product, Locate a, Locate b, LocateOut h,
+                      LocateOut y, Locate bias, bool tanh);
 
 }  // namespace oc::cuda

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
-#include <optional>
 
 #include "openclaw/devices/cuda/blas.h"
 #include "openclaw/devices/cuda/kernels/elementwise.h"
@@ -40,6 +39,8 @@ cublasLtEpilogue_t EpilogueOf(Epilogue epilogue) {
       return CUBLASLT_EPILOGUE_RELU_BIAS;
     case Epilogue::kGeluTanhGrad:
       return CUBLASLT_EPILOGUE_DGELU;
+    case Epilogue::kBiasGeluTanh:
+      return CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
   }
   return CUBLASLT_EPILOGUE_DEFAULT;
 }
@@ -70,8 +71,15 @@ Choices& Chosen() {
 
 class ProductStep : public Step {
  public:
-  ProductStep(const Product& product, Locate a, Locate b, LocateOut d, Locate bias)
-      : p_(product), a_(std::move(a)), b_(std::move(b)), d_(std::move(d)), bias_(std::move(bias)) {}
+  // `aux`: what the epilogue reads or writes besides.
+  ProductStep(const Product& product, Locate a, Locate b, LocateOut d, Locate bias,
+              Locate aux = nullptr)
+      : p_(product),
+        a_(std::move(a)),
+        b_(std::move(b)),
+        d_(std::move(d)),
+        bias_(std::move(bias)),
+        aux_(std::move(aux)) {}
 
   StatusOr<int64_t> Prepare(const CudaSlice& slice, const std::string& where) override;
   Status Run(const Call& call, char* scratch, const std::string& where) const override;
@@ -88,13 +96,14 @@ class ProductStep : public Step {
                            const std::vector<cublasLtMatmulHeuristicResult_t>& candidates,
                            const std::string& where) const;
   cublasStatus_t Launch(const Choice& choice, const void* a, const void* b, void* d,
-                        const void* bias, void* workspace, cudaStream_t stream) const;
+                        const void* bias, const void* aux, void* workspace,
+                        cudaStream_t stream) const;
 
   static constexpr int kAlign = 16;
   const Product p_;
   const Locate a_, b_;
   const LocateOut d_;
-  const Locate bias_;
+  const Locate bias_, aux_;
   const BlasLt* blas_ = nullptr;
   cublasLtHandle_t handle_ = nullptr;
   cublasLtMatmulDescOpaque_t desc_{};
@@ -141,12 +150,13 @@ Status ProductStep::Describe(const CudaSlice& slice, const std::string& where) {
   OC_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_DESC_TRANSA, left_op));
   OC_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_DESC_TRANSB, right_op));
   OC_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_DESC_EPILOGUE, EpilogueOf(p_.epilogue)));
-  if (p_.epilogue == Epilogue::kGeluTanhGrad) {
+  if (aux_ != nullptr) {
     OC_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, p_.ldd));
     // The heuristic looks at its alignment alone.
     const auto* somewhere = reinterpret_cast<const void*>(uintptr_t{4096});
     OC_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, somewhere));
-  } else if (bias_ != nullptr) {
+  }
+  if (bias_ != nullptr) {
     OC_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, out_type));
     // Any address: the heuristic wants one.
     const void* somewhere = nullptr;
@@ -196,15 +206,18 @@ StatusOr<std::vector<cublasLtMatmulHeuristicResult_t>> ProductStep::Candidates(
 }
 
 cublasStatus_t ProductStep::Launch(const Choice& choice, const void* a, const void* b, void* d,
-                                   const void* bias, void* workspace, cudaStream_t stream) const {
-  cublasLtMatmulDescOpaque_t desc = desc_;  // its bias is this call's
-  if (bias_ != nullptr) {
-    const auto what = p_.epilogue == Epilogue::kGeluTanhGrad
-                          ? CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER
-                          : CUBLASLT_MATMUL_DESC_BIAS_POINTER;
-    const cublasStatus_t code = blas_->set_desc(&desc, what, &bias, sizeof(bias));
-    if (code != CUBLAS_STATUS_SUCCESS) return code;
+                                   const void* bias, const void* aux, void* workspace,
+                                   cudaStream_t stream) const {
+  cublasLtMatmulDescOpaque_t desc = desc_;  // the addresses in it are this call's
+  const auto set = [&](cublasLtMatmulDescAttributes_t what, const void* address) {
+    return blas_->set_desc(&desc, what, &address, sizeof(address));
+  };
+  cublasStatus_t code = CUBLAS_STATUS_SUCCESS;
+  if (bias_ != nullptr) code = set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+  if (aux_ != nullptr && code == CUBLAS_STATUS_SUCCESS) {
+    code = set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aux);
   }
+  if (code != CUBLAS_STATUS_SUCCESS) return code;
   const float alpha = 1, beta = p_.accumulate ? 1 : 0;
   auto* left = const_cast<cublasLtMatrixLayoutOpaque_t*>(&left_);
   auto* right = const_cast<cublasLtMatrixLayoutOpaque_t*>(&right_);
@@ -220,26 +233,27 @@ StatusOr<Choice> ProductStep::Fastest(
     return (rows * ld + (p_.batch - 1) * stride) * SizeInBytes(type);
   };
   const int64_t output = bytes(p_.m, p_.ldd, p_.stride_d, p_.out_type);
-  enum { kA, kB, kD, kBias, kWorkspace };
+  enum { kA, kB, kD, kBias, kAux, kWorkspace };
   OC_ASSIGN_OR_RETURN(
       const auto measure,
-      Measure::Create(slice,
-                      {bytes(p_.transpose_a ? p_.k : p_.m, p_.lda, p_.stride_a, p_.type),
-                       bytes(p_.transpose_b ? p_.n : p_.k, p_.ldb, p_.stride_b, p_.type),
-                       bytes(p_.m, p_.ldd, p_.stride_d, p_.out_type), p_.n * 4,
-                       static_cast<int64_t>(kMostWorkspace)},
-                      where));
+      Measure::Create(
+          slice,
+          {bytes(p_.transpose_a ? p_.k : p_.m, p_.lda, p_.stride_a, p_.type),
+           bytes(p_.transpose_b ? p_.n : p_.k, p_.ldb, p_.stride_b, p_.type), output, p_.n * 4,
+           aux_ == nullptr ? 0 : output, static_cast<int64_t>(kMostWorkspace)},
+          where));
   Choice best = {candidates[0].algo, candidates[0].workspaceSize};
   if (measure == nullptr) return best;
   OC_RETURN_IF_ERROR(measure->Fill(kA, p_.type));
   OC_RETURN_IF_ERROR(measure->Fill(kB, p_.type));
   OC_RETURN_IF_ERROR(measure->Fill(kBias, p_.out_type));
+  OC_RETURN_IF_ERROR(measure->Fill(kAux, p_.out_type));
   double best_seconds = 0;
   for (const auto& candidate : candidates) {
     const Choice choice = {candidate.algo, candidate.workspaceSize};
     const auto run = [&] {
       return Launch(choice, measure->memory(kA), measure->memory(kB), measure->memory(kD),
-                    measure->memory(kBias), measure->memory(kWorkspace),
+                    measure->memory(kBias), measure->memory(kAux), measure->memory(kWorkspace),
                     measure->stream()) == CUBLAS_STATUS_SUCCESS;
     };
     OC_ASSIGN_OR_RETURN(const double seconds, measure->Time(run, best_seconds));
@@ -285,8 +299,10 @@ StatusOr<int64_t> ProductStep::Prepare(const CudaSlice& slice, const std::string
 
 bool ProductStep::IsAligned(const Call& call) const {
   const auto at = [](const void* address) { return reinterpret_cast<uintptr_t>(address); };
-  const uintptr_t bits =
-      at(a_(call)) | at(b_(call)) | at(d_(call)) | at(bias_ == nullptr ? nullptr : bias_(call));
+  uintptr_t bits = at(a_(call)) | at(b_(call)) | at(d_(call));
+  for (const Locate& more : {bias_, aux_}) {
+    if (more != nullptr) bits |= at(more(call));
+  }
   return bits % kAlign == 0;
 }
 
@@ -295,49 +311,46 @@ Status ProductStep::Run(const Call& call, char* scratch, const std::string& wher
   const void* b = b_(call);
   void* d = d_(call);
   const void* bias = bias_ == nullptr ? nullptr : bias_(call);
+  const void* aux = aux_ == nullptr ? nullptr : aux_(call);
   return blas_->ToStatus(
-      Launch(IsAligned(call) ? aligned_ : any_, a, b, d, bias, scratch, call.stream),
+      Launch(IsAligned(call) ? aligned_ : any_, a, b, d, bias, aux, scratch, call.stream),
       "cublasLtMatmul", where);
 }
 
-// The epilogue wants every address on 16 bytes, and rows of a multiple of 8 elements.
-class GeluGradStep : public Step {
+// A product whose epilogue does what a kernel behind a plain one does as well: the epilogue wants
+// every address on 16 bytes, rows of a multiple of 8 elements and one type.
+class FusedProductStep : public Step {
  public:
-  GeluGradStep(const Product& product, Locate a, Locate b, LocateOut d, Locate x, bool tanh)
-      : p_(product), d_(d), x_(x), tanh_(tanh), plain_(product, a, b, d, nullptr) {
-    if (!tanh || product.n % 8 != 0 || product.type != product.out_type) return;
-    Product fused = product;
-    fused.epilogue = Epilogue::kGeluTanhGrad;
-    fused_.emplace(fused, std::move(a), std::move(b), std::move(d), std::move(x));
-  }
+  using Behind = std::function<cudaError_t(const Call&)>;
+  FusedProductStep(std::unique_ptr<ProductStep> fused, std::unique_ptr<ProductStep> plain,
+                   Behind behind)
+      : fused_(std::move(fused)), plain_(std::move(plain)), behind_(std::move(behind)) {}
 
   StatusOr<int64_t> Prepare(const CudaSlice& slice, const std::string& where) override {
-    OC_ASSIGN_OR_RETURN(int64_t bytes, plain_.Prepare(slice, where));
-    if (!fused_.has_value()) return bytes;
+    OC_ASSIGN_OR_RETURN(const int64_t bytes, plain_->Prepare(slice, where));
+    if (fused_ == nullptr) return bytes;
     const auto more = fused_->Prepare(slice, where);
-    if (!more.ok() && !absl::IsUnimplemented(more.status())) return more.status();
-    if (!more.ok()) fused_.reset();
-    return more.ok() ? std::max(bytes, *more) : bytes;
+    if (more.ok()) return std::max(bytes, *more);
+    if (!absl::IsUnimplemented(more.status())) return more.status();
+    fused_ = nullptr;
+    return bytes;
   }
 
   Status Run(const Call& call, char* scratch, const std::string& where) const override {
-    if (fused_.has_value() && fused_->IsAligned(call)) return fused_->Run(call, scratch, where);
-    OC_RETURN_IF_ERROR(plain_.Run(call, scratch, where));
-    const int64_t n = p_.batch * p_.m * p_.n;
-    const auto op = tanh_ ? kernels::BinaryOp::kGeluTanhGrad : kernels::BinaryOp::kGeluGrad;
-    return ToStatus(
-        kernels::Binary(TypeOf(p_.out_type), op, d_(call), x_(call), d_(call), n, n, call.stream),
-        "launch a kernel", where);
+    if (fused_ != nullptr && fused_->IsAligned(call)) return fused_->Run(call, scratch, where);
+    OC_RETURN_IF_ERROR(plain_->Run(call, scratch, where));
+    return ToStatus(behind_(call), "launch a kernel", where);
   }
 
  private:
-  const Product p_;
-  const LocateOut d_;
-  const Locate x_;
-  const bool tanh_;
-  ProductStep plain_;
-  std::optional<ProductStep> fused_;
+  std::unique_ptr<ProductStep> fused_;  // null where cuBLASLt has none
+  std::unique_ptr<ProductStep> plain_;
+  const Behind behind_;
 };
+
+bool FitsGeluEpilogue(const Product& p, bool tanh) {
+  return tanh && p.n % 8 == 0 && p.type == p.out_type;
+}
 
 }  // namespace
 
@@ -346,9 +359,40 @@ Status AddGeluGradProduct(OpPlan& plan, const Product& p, Locate a, Locate b, Lo
   OC_RETURN_IF_ERROR(DataType(p.type).status());
   if (p.m == 0 || p.n == 0 || p.batch == 0) return OkStatus();
   if (p.k == 0) return AddProduct(plan, p, std::move(a), std::move(b), std::move(d));
+  Product fused = p;
+  fused.epilogue = Epilogue::kGeluTanhGrad;
+  const auto op = tanh ? kernels::BinaryOp::kGeluTanhGrad : kernels::BinaryOp::kGeluGrad;
+  const auto behind = [=, type = TypeOf(p.out_type), n = p.batch * p.m * p.n](const Call& c) {
+    return kernels::Binary(type, op, d(c), x(c), d(c), n, n, c.stream);
+  };
   plan.SetImplementation("cublaslt");
-  plan.Add(std::make_unique<GeluGradStep>(p, std::move(a), std::move(b), std::move(d), std::move(x),
-                                          tanh));
+  plan.Add(std::make_unique<FusedProductStep>(
+      FitsGeluEpilogue(p, tanh) ? std::make_unique<ProductStep>(fused, a, b, d, nullptr, x)
+                                : nullptr,
+      std::make_unique<ProductStep>(p, a, b, d, nullptr), behind));
+  return OkStatus();
+}
+
+Status AddGeluProduct(OpPlan& plan, const Product& p, Locate a, Locate b, LocateOut h, LocateOut y,
+                      Locate bias, bool tanh) {
+  OC_RETURN_IF_ERROR(DataType(p.type).status());
+  if (p.m == 0 || p.n == 0 || p.batch == 0) return OkStatus();
+  const auto op = tanh ? kernels::UnaryOp::kGeluTanh : kernels::UnaryOp::kGelu;
+  const auto behind = [=, type = TypeOf(p.out_type), n = p.batch * p.m * p.n](const Call& c) {
+    return kernels::Unary(type, op, 0, 0, h(c), y(c), n, c.stream);
+  };
+  Product plain = p, fused = p;
+  plain.epilogue = Epilogue::kBias;
+  fused.epilogue = Epilogue::kBiasGeluTanh;
+  if (p.k == 0) {
+    OC_RETURN_IF_ERROR(AddProduct(plan, plain, a, b, h, bias));
+    plan.Launch(behind);
+    return OkStatus();
+  }
+  plan.SetImplementation("cublaslt");
+  plan.Add(std::make_unique<FusedProductStep>(
+      FitsGeluEpilogue(p, tanh) ? std::make_unique<ProductStep>(fused, a, b, y, bias, h) : nullptr,
+      std::make_unique<ProductStep>(plain, a, b, h, bias), behind));
   return OkStatus();
 }
 

@@ -6,8 +6,8 @@ namespace {
 Locate FromInput(int i) {
   return [i](const Call& c) { return c.In(i); };
 }
-LocateOut ToOutput() {
-  return [](const Call& c) { return c.Out(0); };
+LocateOut ToOutput(int i = 0) {
+  return [i](const Call& c) { return c.Out(i); };
 }
 
 // What all products of an op have in common.
@@ -67,6 +67,17 @@ Status Linear(const OpRequest& r, const Traits& traits, OpPlan& plan) {
                     bias ? FromInput(2) : Locate{});
 }
 
+// x, w, bias -> h, gelu(h).
+Status LinearGelu(const OpRequest& r, const Traits& traits, OpPlan& plan) {
+  Product p = Common(r, traits);
+  p.transpose_b = true;
+  p.m = Rows(r.inputs[0].shape);
+  p.k = p.lda = p.ldb = r.inputs[0].shape[-1].size();
+  p.n = p.ldd = r.inputs[1].shape[0].size();
+  return AddGeluProduct(plan, p, FromInput(0), FromInput(1), ToOutput(0), ToOutput(1), FromInput(2),
+                        r.attrs.String("approximate", "none") == "tanh");
+}
+
 Status LinearGradInput(const OpRequest& r, const Traits& traits, OpPlan& plan) {
   Product p = Common(r, traits);
   p.m = Rows(r.inputs[0].shape);
@@ -99,6 +110,7 @@ Status LinearGradWeight(const OpRequest& r, const Traits& traits, OpPlan& plan) 
 void RegisterProducts(PlanRegistry& registry) {
   registry["matmul"] = {Matmul};
   registry["linear"] = {Linear};
+  registry["linear_gelu"] = {LinearGelu};
   registry["linear_grad_input"] = {LinearGradInput};
   registry["linear_grad_input_gelu"] = {LinearGradInputGelu};
   registry["linear_grad_weight"] = {LinearGradWeight, 1, true};

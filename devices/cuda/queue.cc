@@ -34,8 +34,23 @@ CudaBuffer::~CudaBuffer() {
   used_->fetch_sub(bytes_);
 }
 
-StatusOr<std::shared_ptr<DataFlags>> DataFlags::Create(int ordinal, const std::string& where) {
-  std::shared_ptr<DataFlags> made(new DataFlags(ordinal));
+StatusOr<std::shared_ptr<DataFlags>> DataFlags::Create(
+    int ordinal, const std::shared_ptr<Spares<DataFlags>>& spares, const std::string& where) {
+  std::unique_ptr<DataFlags> flags = spares->Take();
+  if (flags == nullptr) {
+    OC_ASSIGN_OR_RETURN(flags, Make(ordinal, where));
+  }
+  // What has reported is not used again.
+  return std::shared_ptr<DataFlags>(flags.release(), [spares](DataFlags* used) {
+    std::unique_ptr<DataFlags> spare(used);
+    if (!spare->status("").ok()) return;
+    spare->checks_.clear();
+    spares->Give(std::move(spare));
+  });
+}
+
+StatusOr<std::unique_ptr<DataFlags>> DataFlags::Make(int ordinal, const std::string& where) {
+  std::unique_ptr<DataFlags> made(new DataFlags(ordinal));
   OC_RETURN_IF_ERROR(ToStatus(cudaMalloc(reinterpret_cast<void**>(&made->claim_), sizeof(int32_t)),
                               "cudaMalloc", where));
   OC_RETURN_IF_ERROR(ToStatus(cudaMemset(made->claim_, 0, sizeof(int32_t)), "cudaMemset", where));
@@ -191,7 +206,8 @@ StatusOr<std::unique_ptr<Queue>> CudaQueue::Create(const CudaSlice& slice, std::
   OC_RETURN_IF_ERROR(slice.Use());
   std::unique_ptr<CudaQueue> queue(new CudaQueue(slice, std::move(name)));
   OC_ASSIGN_OR_RETURN(queue->stream_, slice.CreateStream(queue->where_));
-  OC_ASSIGN_OR_RETURN(queue->flags_, DataFlags::Create(slice.traits().ordinal, queue->where_));
+  OC_ASSIGN_OR_RETURN(queue->flags_,
+                      DataFlags::Create(slice.traits().ordinal, slice.flags(), queue->where_));
   return std::unique_ptr<Queue>(std::move(queue));
 }
 
@@ -206,7 +222,7 @@ CudaQueue::~CudaQueue() {
     if (dropped != nullptr) cudaGraphDestroy(dropped);
   }
   cudaStreamSynchronize(stream_);
-  staging_ = nullptr;
+  if (staging_ != nullptr) slice_.staging().Give(std::move(staging_));
   cudaStreamDestroy(stream_);
   if (body_ != nullptr) cudaStreamDestroy(body_);
   cudaGetLastError();
@@ -267,6 +283,14 @@ Status CudaQueue::WantPinned(const char* what) const {
                        "copy it");
 }
 
+Status CudaQueue::WantStaging() {
+  if (staging_ == nullptr) staging_ = slice_.staging().Take();
+  if (staging_ == nullptr) {
+    OC_ASSIGN_OR_RETURN(staging_, Staging::Create(where_));
+  }
+  return OkStatus();
+}
+
 uint64_t CudaQueue::CaptureId() const {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   unsigned long long id = 0;
@@ -290,12 +314,8 @@ Status CudaQueue::CopyFromHost(BufferRange to, std::span<const std::byte> from) 
         "cudaMemcpyAsync", where_));
   }
   OC_RETURN_IF_ERROR(WantPinned("a copy from the host"));
-  if (staging_ == nullptr) {
-    auto made = Staging::Create(stream_, where_);
-    OC_RETURN_IF_ERROR(Keep(made.status()));
-    staging_ = *std::move(made);
-  }
-  return Keep(staging_->FromHost(AddressOf(to), from));
+  OC_RETURN_IF_ERROR(Keep(WantStaging()));
+  return Keep(staging_->FromHost(stream_, AddressOf(to), from, where_));
 }
 
 Status CudaQueue::CopyToHost(std::span<std::byte> to, BufferRange from) {
@@ -310,12 +330,8 @@ Status CudaQueue::CopyToHost(std::span<std::byte> to, BufferRange from) {
         "cudaMemcpyAsync", where_));
   }
   OC_RETURN_IF_ERROR(WantPinned("a copy to the host"));
-  if (staging_ == nullptr) {
-    auto made = Staging::Create(stream_, where_);
-    OC_RETURN_IF_ERROR(Keep(made.status()));
-    staging_ = *std::move(made);
-  }
-  return Keep(staging_->ToHost(to, AddressOf(from)));
+  OC_RETURN_IF_ERROR(Keep(WantStaging()));
+  return Keep(staging_->ToHost(stream_, to, AddressOf(from), where_));
 }
 
 // Where the devices have no direct way the driver stages the copy: no error.

@@ -9,6 +9,7 @@
 
 #include "openclaw/devices/cuda/api.h"
 #include "openclaw/devices/cuda/kernels/types.h"
+#include "openclaw/devices/cuda/spares.h"
 #include "openclaw/devices/cuda/staging.h"
 #include "openclaw/devices/device.h"
 #include "openclaw/devices/point_event.h"
@@ -55,7 +56,9 @@ struct DataCheck {
 // points and with what was captured on it.
 class DataFlags {
  public:
-  static StatusOr<std::shared_ptr<DataFlags>> Create(int ordinal, const std::string& where);
+  // One of the spares, to which it goes back, or a new one.
+  static StatusOr<std::shared_ptr<DataFlags>> Create(
+      int ordinal, const std::shared_ptr<Spares<DataFlags>>& spares, const std::string& where);
   ~DataFlags();
   kernels::Flags For(const DataCheck& check) const { return {claim_, device_report_, check.code}; }
   void Know(const std::shared_ptr<const DataCheck>& check);
@@ -64,6 +67,7 @@ class DataFlags {
 
  private:
   explicit DataFlags(int ordinal) : ordinal_(ordinal) {}
+  static StatusOr<std::unique_ptr<DataFlags>> Make(int ordinal, const std::string& where);
   const int ordinal_;
   int32_t* claim_ = nullptr;                  // of the device
   kernels::Report* report_ = nullptr;         // of the host
@@ -177,6 +181,7 @@ class CudaQueue : public Queue {
  private:
   CudaQueue(const CudaSlice& slice, std::string name);
   StatusOr<bool> IsPinned(const void* memory) const;
+  Status WantStaging();
   Status WantPinned(const char* what) const;  // kUnimplemented in a capture
   Status AddCondition(const float* value);
   Status ReachPeer(int other);

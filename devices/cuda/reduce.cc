@@ -32,11 +32,11 @@ Status Columns(const OpRequest& r, const Traits& traits, OpPlan& plan, const Axe
                bool mean) {
   const int64_t rows = axes.inner.elements(), columns = axes.kept.elements();
   const int chunks = kernels::ColumnChunks(rows, columns, traits.units);
-  const int64_t partial = plan.Reserve(chunks * columns * 4);
+  const int64_t partial = plan.Reserve(chunks * columns * 8);
   const double scale = mean ? 1.0 / static_cast<double>(rows) : 1.0;
   plan.Launch([=, type = TypeOf(r.inputs[0].dtype), out = TypeOf(r.outputs[0].dtype),
                add = r.accumulate != 0](const Call& c) {
-    return kernels::ColumnSums(type, out, c.In(0), rows, columns, chunks, c.Work<float>(partial),
+    return kernels::ColumnSums(type, out, c.In(0), rows, columns, chunks, c.Work<double>(partial),
                                scale, add, c.Out(0), c.stream);
   });
   return OkStatus();

@@ -43,6 +43,8 @@ class CudaSlice : public Slice {
   Status Use() const { return UseDevice(parts_.traits.ordinal, parts_.where); }
   StatusOr<cudaStream_t> CreateStream(const std::string& where) const;
   const std::shared_ptr<EventPool>& events() const { return events_; }
+  Spares<Staging>& staging() const { return staging_; }
+  const std::shared_ptr<Spares<DataFlags>>& flags() const { return flags_; }
   // One stream for what prepares and clears. Hold its mutex while using it.
   cudaStream_t setup_stream() const { return setup_; }
   std::mutex& setup_mutex() const { return setup_mutex_; }
@@ -58,6 +60,8 @@ class CudaSlice : public Slice {
 
   SliceParts parts_;
   std::shared_ptr<EventPool> events_;
+  mutable Spares<Staging> staging_;
+  std::shared_ptr<Spares<DataFlags>> flags_ = std::make_shared<Spares<DataFlags>>();
   cudaStream_t setup_ = nullptr;
   mutable std::mutex setup_mutex_;
   mutable std::mutex dnn_mutex_;

@@ -11,16 +11,18 @@
 
 namespace oc::cuda {
 
-// Of one stream, and used by one thread at a time.
+// Of one queue at a time, and used by one thread at a time.
 class Staging {
  public:
-  static StatusOr<std::unique_ptr<Staging>> Create(cudaStream_t stream, const std::string& where);
-  // Waits for the stream.
+  static StatusOr<std::unique_ptr<Staging>> Create(const std::string& where);
+  // Precondition, also of another queue's use: the streams that used it have come to their ends.
   ~Staging();
   // Returns once `from` has been read. Blocks while the chunks are on their way.
-  Status FromHost(void* to, std::span<const std::byte> from);
+  Status FromHost(cudaStream_t stream, void* to, std::span<const std::byte> from,
+                  const std::string& where);
   // `to` is written when the stream has come to it.
-  Status ToHost(std::span<std::byte> to, const void* from);
+  Status ToHost(cudaStream_t stream, std::span<std::byte> to, const void* from,
+                const std::string& where);
 
  private:
   static constexpr size_t kChunk = size_t{4} << 20;
@@ -28,10 +30,8 @@ class Staging {
     std::byte* memory = nullptr;
     cudaEvent_t free = nullptr;  // once it may be written again
   };
-  Staging(cudaStream_t stream, std::string where) : stream_(stream), where_(std::move(where)) {}
+  Staging() = default;
 
-  const cudaStream_t stream_;
-  const std::string where_;
   Chunk up_[2];
   std::byte* down_ = nullptr;  // the stream uses it in order
   int next_ = 0;

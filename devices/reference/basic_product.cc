@@ -76,6 +76,18 @@ Status Linear(const OpRequest& request, const KernelArgs& args) {
   return OkStatus();
 }
 
+// GELU of what is stored, so that the result is that of the two ops.
+template <typename T>
+Status LinearGelu(const OpRequest& request, const KernelArgs& args) {
+  OC_RETURN_IF_ERROR(Linear<T>(request, args));
+  const bool tanh = IsTanh(request);
+  const int64_t n = request.outputs[0].shape.num_elements();
+  for (int64_t i = 0; i < n; ++i) {
+    Store(args.out<T>(1), i, Gelu(Load(args.out<T>(0), i), tanh));
+  }
+  return OkStatus();
+}
+
 template <typename T>
 Status LinearGradInput(const OpRequest& request, const KernelArgs& args) {
   const Shape& dy = request.inputs[0].shape;
@@ -87,6 +99,7 @@ Status LinearGradInput(const OpRequest& request, const KernelArgs& args) {
   return OkStatus();
 }
 
+// The product as it is stored, so that the result is that of the two ops.
 template <typename T>
 Status LinearGradInputGelu(const OpRequest& request, const KernelArgs& args) {
   const Shape& dy = request.inputs[0].shape;
@@ -95,7 +108,9 @@ Status LinearGradInputGelu(const OpRequest& request, const KernelArgs& args) {
   Multiply(RowMajor(args.in<T>(0), out), RowMajor(args.in<T>(1), in), Rows(dy), out, in,
            [&](int64_t row, int64_t column, double sum) {
              const int64_t at = row * in + column;
-             Store(args.out<T>(0), at, sum * GeluSlope(Load(args.in<T>(2), at), tanh));
+             T* const dx = args.out<T>(0);
+             Store(dx, at, sum);
+             Store(dx, at, Load(dx, at) * GeluSlope(Load(args.in<T>(2), at), tanh));
            });
   return OkStatus();
 }
@@ -119,6 +134,9 @@ void RegisterProduct(KernelRegistry& registry) {
                }));
   registry.Add("linear", FloatKernel([]<typename T>(const OpRequest& r, const KernelArgs& a) {
                  return Linear<T>(r, a);
+               }));
+  registry.Add("linear_gelu", FloatKernel([]<typename T>(const OpRequest& r, const KernelArgs& a) {
+                 return LinearGelu<T>(r, a);
                }));
   registry.Add("linear_grad_input",
                FloatKernel([]<typename T>(const OpRequest& r, const KernelArgs& a) {

@@ -38,6 +38,7 @@ namespace ops {
   X(LinearGradInput) \
   X(LinearGradWeight) \
   X(LinearGradInputGelu) \
+  X(LinearGelu) \
   X(Softmax) \
   X(SoftmaxGrad) \
   X(Transpose) \

@@ -44,13 +44,26 @@ StatusOr<std::vector<TensorType>> InferGradInput(const InferArgs& args) {
   return std::vector<TensorType>{{dy.dtype, WithLast(dy.shape, args.inputs[1].shape[1])}};
 }
 
+Status CheckApproximate(const Attributes& attrs) {
+  const std::string mode = attrs.String("approximate", "none");
+  if (mode == "none" || mode == "tanh") return OkStatus();
+  return InvalidArgument("approximate is \"", mode, "\", wants \"none\" or \"tanh\"");
+}
+
+// x, w, bias -> h, gelu(h).
+StatusOr<std::vector<TensorType>> InferLinearGelu(const InferArgs& args) {
+  OC_RETURN_IF_ERROR(CheckApproximate(args.attrs));
+  OC_ASSIGN_OR_RETURN(std::vector<TensorType> types, InferLinear(args));
+  types.push_back(types[0]);
+  return types;
+}
+
 // dy, w, x: what gelu was taken of.
 StatusOr<std::vector<TensorType>> InferGradInputGelu(const InferArgs& args) {
   OC_ASSIGN_OR_RETURN(std::vector<TensorType> dx, InferGradInput(args));
   OC_RETURN_IF_ERROR(ExpectSame(args.inputs[2], dx[0], "x, wanted x"));
-  const std::string mode = args.attrs.String("approximate", "none");
-  if (mode == "none" || mode == "tanh") return dx;
-  return InvalidArgument("approximate is \"", mode, "\", wants \"none\" or \"tanh\"");
+  OC_RETURN_IF_ERROR(CheckApproximate(args.attrs));
+  return dx;
 }
 
 StatusOr<std::vector<TensorType>> InferGradWeight(const InferArgs& args) {
@@ -137,6 +150,20 @@ OpDef LinearGradInput() {
     return Cost(args, static_cast<double>(args.inputs[1].shape[1].size()), outputs);
   };
   def.decompose = DecomposeGradInput;
+  return def;
+}
+
+OpDef LinearGelu() {
+  OpDef def = Base("linear_gelu", 3, 3);
+  def.attrs = {{"approximate", std::string("none")}};
+  def.infer = InferLinearGelu;
+  def.cost = [](const InferArgs& args, const std::vector<TensorType>& outputs) {
+    return Cost(args, static_cast<double>(args.inputs[1].shape[0].size()), outputs);
+  };
+  def.decompose = [](GraphBuilder& b, const Ids& in, const Attributes& attrs) -> StatusOr<Ids> {
+    const Val h = b.Linear({in[0]}, {in[1]}, {in[2]});
+    return Ids{h.id, b.Op("gelu", {h}, attrs).id};
+  };
   return def;
 }
 

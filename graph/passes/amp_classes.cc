@@ -70,6 +70,7 @@ const std::map<std::string, AmpClass>& Classes() {
       {"linear_grad_input", kKeep},
       {"linear_grad_weight", kKeep},
       {"linear_grad_input_gelu", kKeep},
+      {"linear_gelu", kKeep},
       {"softmax_grad", kKeep},
       {"conv2d_grad_input", kKeep},
       {"conv2d_grad_weight", kKeep},

@@ -66,6 +66,11 @@ void AddLinear(std::vector<OpCase>& cases) {
                      .attrs = {{"activation", std::string("relu")}}});
     cases.push_back({.op = "linear_grad_input", .name = name, .inputs = {Normal(y), Normal(w)}});
     for (const char* approximate : {"none", "tanh"}) {
+      cases.push_back({.op = "linear_gelu",
+                       .name = absl::StrCat(name, " ", approximate),
+                       .inputs = {Normal(x), Normal(w), Normal({s.out})},
+                       .attrs = {{"approximate", std::string(approximate)}},
+                       .gradient = false});
       cases.push_back({.op = "linear_grad_input_gelu",
                        .name = absl::StrCat(name, " ", approximate),
                        .inputs = {Normal(y), Normal(w), Normal(x)},

@@ -67,6 +67,8 @@ TEST(FuseNodes, TakesAllThatATransformerHas) {
   EXPECT_EQ(counts.at("layer_norm"), 1);
   EXPECT_EQ(counts.at("layer_norm_grad"), 5);
   EXPECT_EQ(counts.count("layer_norm_grad_input") + counts.count("layer_norm_grad_weight"), 0u);
+  EXPECT_EQ(counts.at("linear_gelu"), 2);
+  EXPECT_EQ(counts.count("gelu"), 0u);
   EXPECT_EQ(counts.at("linear_grad_input_gelu"), 2);
   EXPECT_EQ(counts.count("gelu_grad"), 0u);
   int with_other = 0;

@@ -54,6 +54,7 @@ TEST(FusedOps, AreTakenWhereTheDeviceHasThem) {
   const auto after = CountCalls(fused.program.vcus[0]);
   EXPECT_EQ(after.at("layer_norm_grad"), 2 * 7);
   EXPECT_EQ(after.at("add_layer_norm"), 2 * 6);
+  EXPECT_EQ(after.at("linear_gelu"), 2 * 3);
   EXPECT_EQ(after.at("linear_grad_input_gelu"), 2 * 3);
   EXPECT_EQ(after.count("layer_norm_grad_input") + after.count("layer_norm_grad_weight"), 0u);
   EXPECT_EQ(after.count("gelu_grad"), 0u);

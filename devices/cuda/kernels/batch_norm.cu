@@ -5,11 +5,12 @@
 namespace oc::cuda::kernels {
 namespace {
 
-// Sums of x and of its square, both from the first row's value: what a large mean would cancel is
-// not there.
+// Sums of x and of the squares of its distance from the first row's value: what a large mean would
+// cancel is not there.
 template <typename T>
 struct Moments {
   static constexpr int kSums = 2;
+  static constexpr bool kCompensated = true;
   const T* x;
   template <int V>
   struct State {
@@ -25,8 +26,8 @@ struct Moments {
     kernels::Load<V>(x + at, first);
 #pragma unroll
     for (int i = 0; i < V; ++i) {
-      first[i] -= s.pivot[i];
-      second[i] = first[i] * first[i];
+      const float distance = first[i] - s.pivot[i];
+      second[i] = distance * distance;
     }
   }
 };
@@ -106,6 +107,7 @@ struct GradInputs {
 template <typename T>
 struct GradSums : GradInputs<T> {
   static constexpr int kSums = 2;
+  static constexpr bool kCompensated = false;
   template <int V>
   using State = typename GradInputs<T>::template State<V>;
   template <int V>
@@ -149,17 +151,18 @@ struct GradApply : GradInputs<T> {
 
 // mean and var of a column, and what Normalise wants of it.
 template <typename T>
-__global__ void MomentsKernel(const T* x, const float* partial, int64_t rows, int64_t columns,
+__global__ void MomentsKernel(const T* x, const double* partial, int64_t rows, int64_t columns,
                               int chunks, const T* gamma, const T* beta, float eps, float* mean,
                               float* var, float* scale, float* shift) {
   const int64_t c = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (c >= columns) return;
-  const float n = static_cast<float>(rows);
-  const float first = ColumnTotal(partial, columns, chunks, c) / n;
-  const float second =
+  const auto n = static_cast<double>(rows);
+  const double average = ColumnTotal(partial, columns, chunks, c) / n;
+  const double square =
       ColumnTotal(partial + static_cast<int64_t>(chunks) * columns, columns, chunks, c) / n;
-  const float v = fmaxf(second - first * first, 0.0f);
-  mean[c] = ToFloat(x[c]) + first;
+  const double distance = average - static_cast<double>(ToFloat(x[c]));
+  const auto v = static_cast<float>(fmax(square - distance * distance, 0.0));
+  mean[c] = static_cast<float>(average);
   var[c] = v;
   scale[c] = ToFloat(gamma[c]) / sqrtf(v + eps);
   shift[c] = ToFloat(beta[c]);
@@ -179,13 +182,13 @@ __global__ void FixedKernel(const float* given_mean, const float* given_var, int
 }
 
 template <typename R>
-__global__ void GradSumsKernel(const float* partial, int64_t rows, int64_t columns, int chunks,
+__global__ void GradSumsKernel(const double* partial, int64_t rows, int64_t columns, int chunks,
                                R* dgamma, R* dbeta, float* sum, float* product) {
   const int64_t c = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (c >= columns) return;
-  const float first = ColumnTotal(partial, columns, chunks, c);
-  const float second =
-      ColumnTotal(partial + static_cast<int64_t>(chunks) * columns, columns, chunks, c);
+  const auto first = static_cast<float>(ColumnTotal(partial, columns, chunks, c));
+  const auto second = static_cast<float>(
+      ColumnTotal(partial + static_cast<int64_t>(chunks) * columns, columns, chunks, c));
   dbeta[c] = FromFloat<R>(first);
   dgamma[c] = FromFloat<R>(second);
   sum[c] = first / static_cast<float>(rows);
@@ -202,12 +205,13 @@ bool IsWide(int64_t columns, const void* a, const void* b, const void* c) {
 }  // namespace
 
 cudaError_t BatchNorm(const BatchNormShape& s, const void* x, const void* gamma, const void* beta,
-                      void* y, float* mean, float* var, float* work, cudaStream_t stream) {
+                      void* y, float* mean, float* var, double* work, cudaStream_t stream) {
   if (s.columns == 0 || s.rows == 0) return cudaSuccess;
   return ForFloat(s.type, [&]<typename T>(T) {
     const T* from = static_cast<const T*>(x);
     const bool wide = IsWide<T>(s.columns, x, y, nullptr);
-    float* const scale = work + 2 * static_cast<int64_t>(s.chunks) * s.columns;
+    auto* const scale =
+        reinterpret_cast<float*>(work + 2 * static_cast<int64_t>(s.chunks) * s.columns);
     float* const shift = scale + s.columns;
     cudaError_t code = ColumnPartials<kWide<T>>(Moments<T>{from}, wide, s.rows, s.columns, s.chunks,
                                                 work, stream);
@@ -225,11 +229,11 @@ cudaError_t BatchNorm(const BatchNormShape& s, const void* x, const void* gamma,
 
 cudaError_t BatchNormFixed(const BatchNormShape& s, const void* x, const void* gamma,
                            const void* beta, const float* given_mean, const float* given_var,
-                           void* y, float* mean, float* var, float* work, cudaStream_t stream) {
+                           void* y, float* mean, float* var, double* work, cudaStream_t stream) {
   if (s.columns == 0) return cudaSuccess;
   return ForFloat(s.type, [&]<typename T>(T) {
-    float* const scale = work;
-    float* const shift = work + s.columns;
+    auto* const scale = reinterpret_cast<float*>(work);
+    float* const shift = scale + s.columns;
     FixedKernel<T><<<ColumnBlocks(s.columns), kThreads, 0, stream>>>(
         given_mean, given_var, s.columns, static_cast<const T*>(gamma),
         static_cast<const T*>(beta), s.eps, mean, var, scale, shift);
@@ -243,7 +247,7 @@ cudaError_t BatchNormFixed(const BatchNormShape& s, const void* x, const void* g
 
 cudaError_t BatchNormGrad(const BatchNormShape& s, const void* dy, const void* x, const void* gamma,
                           const void* beta, const float* mean, const float* var, void* dx,
-                          Type sums, void* dgamma, void* dbeta, float* work, cudaStream_t stream) {
+                          Type sums, void* dgamma, void* dbeta, double* work, cudaStream_t stream) {
   if (s.columns == 0) return cudaSuccess;
   return ForFloat(s.type, [&]<typename T>(T) {
     const bool wide = IsWide<T>(s.columns, dy, x, dx);
@@ -255,7 +259,8 @@ cudaError_t BatchNormGrad(const BatchNormShape& s, const void* dy, const void* x
                                   var,
                                   s.eps,
                                   s.relu};
-    float* const sum = work + 2 * static_cast<int64_t>(s.chunks) * s.columns;
+    auto* const sum =
+        reinterpret_cast<float*>(work + 2 * static_cast<int64_t>(s.chunks) * s.columns);
     float* const product = sum + s.columns;
     cudaError_t code = ColumnPartials<kWide<T>>(GradSums<T>{inputs}, wide, s.rows, s.columns,
                                                 s.chunks, work, stream);

@@ -13,24 +13,24 @@ struct BatchNormShape {
   bool relu = false;
   int chunks = 1;  // of rows: ColumnChunks
 };
-// Floats of the workspaces of both.
+// Doubles of the workspaces of both: partial sums, and two floats a column.
 inline int64_t BatchNormWork(const BatchNormShape& s) {
-  return (2 * static_cast<int64_t>(s.chunks) + 4) * s.columns;
+  return (2 * static_cast<int64_t>(s.chunks) + 1) * s.columns;
 }
 
 // With the statistics of x, which become mean and var (biased).
 cudaError_t BatchNorm(const BatchNormShape& shape, const void* x, const void* gamma,
-                      const void* beta, void* y, float* mean, float* var, float* work,
+                      const void* beta, void* y, float* mean, float* var, double* work,
                       cudaStream_t stream);
 // With those given, which are copied to mean and var.
 cudaError_t BatchNormFixed(const BatchNormShape& shape, const void* x, const void* gamma,
                            const void* beta, const float* given_mean, const float* given_var,
-                           void* y, float* mean, float* var, float* work, cudaStream_t stream);
+                           void* y, float* mean, float* var, double* work, cudaStream_t stream);
 // dgamma and dbeta are of the type `sums`: the operands', or f32. With relu the gate is recomputed
 // from x. dx may be dy's memory.
 cudaError_t BatchNormGrad(const BatchNormShape& shape, const void* dy, const void* x,
                           const void* gamma, const void* beta, const float* mean, const float* var,
-                          void* dx, Type sums, void* dgamma, void* dbeta, float* work,
+                          void* dx, Type sums, void* dgamma, void* dbeta, double* work,
                           cudaStream_t stream);
 
 }  // namespace oc::cuda::kernels

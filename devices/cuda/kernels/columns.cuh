@@ -7,6 +7,7 @@
 //   Begin<V>(column, state)                        fills it
 //   Load<V>(at, state, first, second)              the values of the V elements from `at` on
 //   static constexpr int kSums                     1 or 2 of them
+//   static constexpr bool kCompensated             whether the first sum keeps what rounding loses
 // or, of the second kind, Apply<V>(at, state).
 #pragma once
 
@@ -18,12 +19,12 @@ constexpr int kStrip = 32;  // vectors of columns that a block spans, at most
 
 template <typename F, int V>
 __global__ void __launch_bounds__(kThreads)
-    ColumnPartialKernel(const F f, int64_t rows, int64_t columns, int64_t chunk, float* partial,
+    ColumnPartialKernel(const F f, int64_t rows, int64_t columns, int64_t chunk, double* partial,
                         int64_t partial_plane) {
   const int64_t column = (static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * V;
   const int64_t begin = static_cast<int64_t>(blockIdx.y) * chunk;
   const int64_t end = begin + chunk < rows ? begin + chunk : rows;
-  float sum[2][V] = {};
+  float sum[2][V] = {}, lost[V] = {};
   if (column < columns) {
     typename F::template State<V> state;
     f.template Begin<V>(column, state);
@@ -33,23 +34,33 @@ __global__ void __launch_bounds__(kThreads)
       f.template Load<V>(r * columns + column, state, first, second);
 #pragma unroll
       for (int i = 0; i < V; ++i) {
-        sum[0][i] += first[i];
+        if constexpr (F::kCompensated) {
+          const float value = first[i] - lost[i], total = sum[0][i] + value;
+          lost[i] = (total - sum[0][i]) - value;
+          sum[0][i] = total;
+        } else {
+          sum[0][i] += first[i];
+        }
         if constexpr (F::kSums == 2) sum[1][i] += second[i];
       }
     }
   }
-  __shared__ float shared[kThreads * (V + 1)];
+  // From here on sums are few: doubles cost nothing.
+  __shared__ double shared[kThreads * (V + 1)];
   const int width = static_cast<int>(blockDim.x) * V, pitch = width + 1;
 #pragma unroll
   for (int s = 0; s < F::kSums; ++s) {
     if (s > 0) __syncthreads();
 #pragma unroll
-    for (int i = 0; i < V; ++i) shared[threadIdx.y * pitch + threadIdx.x * V + i] = sum[s][i];
+    for (int i = 0; i < V; ++i) {
+      const double value = sum[s][i];
+      shared[threadIdx.y * pitch + threadIdx.x * V + i] = s == 0 ? value - lost[i] : value;
+    }
     __syncthreads();
     for (int c = threadIdx.y * blockDim.x + threadIdx.x; c < width; c += kThreads) {
       const int64_t at = static_cast<int64_t>(blockIdx.x) * width + c;
       if (at >= columns) break;
-      float total = 0;
+      double total = 0;
       for (int r = 0; r < static_cast<int>(blockDim.y); ++r) total += shared[r * pitch + c];
       partial[s * partial_plane + static_cast<int64_t>(blockIdx.y) * columns + at] = total;
     }
@@ -81,7 +92,7 @@ inline int StripOf(int64_t vectors) {
 // The first stage. `wide`: addresses and columns allow vectors of V elements.
 template <int V, typename F>
 cudaError_t ColumnPartials(const F& f, bool wide, int64_t rows, int64_t columns, int chunks,
-                           float* partial, cudaStream_t stream) {
+                           double* partial, cudaStream_t stream) {
   const int64_t chunk = DivUp(rows, chunks);
   const int64_t plane = static_cast<int64_t>(chunks) * columns;
   const auto launch = [&](auto width) {
@@ -117,17 +128,13 @@ cudaError_t ColumnApply(const F& f, bool wide, int64_t rows, int64_t columns,
   return wide ? launch(Width<V>{}) : launch(Width<1>{});
 }
 
-// The sum of a column's chunks: four strands, added at the end.
-__device__ __forceinline__ float ColumnTotal(const float* partial, int64_t columns, int chunks,
-                                             int64_t column) {
-  float sum[4] = {};
-  int k = 0;
-  for (; k + 4 <= chunks; k += 4) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) sum[i] += partial[(k + i) * columns + column];
-  }
-  for (; k < chunks; ++k) sum[0] += partial[k * columns + column];
-  return (sum[0] + sum[1]) + (sum[2] + sum[3]);
+// The sum of a column's chunks, in their order.
+__device__ __forceinline__ double ColumnTotal(const double* partial, int64_t columns, int chunks,
+                                              int64_t column) {
+  double sum = 0;
+#pragma unroll 4
+  for (int k = 0; k < chunks; ++k) sum += partial[k * columns + column];
+  return sum;
 }
 
 }  // namespace oc::cuda::kernels

@@ -174,6 +174,7 @@ cudaError_t LaunchReduce(const Finish& f, const T* x, const Walk& kept, const Wa
 template <typename T>
 struct SumOf {
   static constexpr int kSums = 1;
+  static constexpr bool kCompensated = false;
   const T* x;
   template <int V>
   struct State {};
@@ -187,11 +188,11 @@ struct SumOf {
 };
 
 template <typename R>
-__global__ void ColumnFinishKernel(const float* partial, int64_t columns, int chunks, float scale,
+__global__ void ColumnFinishKernel(const double* partial, int64_t columns, int chunks, double scale,
                                    bool accumulate, R* y) {
   const int64_t c = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (c >= columns) return;
-  float value = ColumnTotal(partial, columns, chunks, c) * scale;
+  float value = static_cast<float>(ColumnTotal(partial, columns, chunks, c) * scale);
   if (accumulate) value += ToFloat(y[c]);
   y[c] = FromFloat<R>(value);
 }
@@ -247,7 +248,7 @@ int ColumnChunks(int64_t rows, int64_t columns, int units) {
 }
 
 cudaError_t ColumnSums(Type type, Type out, const void* x, int64_t rows, int64_t columns,
-                       int chunks, float* partial, double scale, bool accumulate, void* y,
+                       int chunks, double* partial, double scale, bool accumulate, void* y,
                        cudaStream_t stream) {
   if (columns == 0) return cudaSuccess;
   const cudaError_t code = ForFloat(type, [&]<typename T>(T) {
@@ -258,7 +259,7 @@ cudaError_t ColumnSums(Type type, Type out, const void* x, int64_t rows, int64_t
   if (code != cudaSuccess) return code;
   return ForFloat(out, [&]<typename R>(R) {
     ColumnFinishKernel<R><<<static_cast<unsigned>(DivUp(columns, kThreads)), kThreads, 0, stream>>>(
-        partial, columns, chunks, static_cast<float>(scale), accumulate, static_cast<R*>(y));
+        partial, columns, chunks, scale, accumulate, static_cast<R*>(y));
     return cudaGetLastError();
   });
 }

@@ -16,10 +16,10 @@ cudaError_t Reduce(Type type, Type out, ReduceOp op, const void* x, const Walk& 
                    cudaStream_t stream);
 int ReduceParts(int64_t outputs, int64_t elements);
 
-// Sums over the rows of [rows, columns]. `partial` has room for chunks * columns floats.
+// Sums over the rows of [rows, columns]. `partial` has room for chunks * columns doubles.
 int ColumnChunks(int64_t rows, int64_t columns, int units);
 cudaError_t ColumnSums(Type type, Type out, const void* x, int64_t rows, int64_t columns,
-                       int chunks, float* partial, double scale, bool accumulate, void* y,
+                       int chunks, double* partial, double scale, bool accumulate, void* y,
                        cudaStream_t stream);
 
 }  // namespace oc::cuda::kernels
