@@ -210,7 +210,8 @@ void AddNorms(std::vector<Case>& cases, const std::string& norm, int64_t rows, i
   cases.push_back({name + " grad weight", norm + "_grad_weight", weight, {{"dtype", kF32}}});
   if (!centred) return;
   cases.push_back({name + " of a sum", "add_layer_norm", {x, x, c, c}});
-  cases.push_back({name + " grad, added", "layer_norm_grad", {x, x, c, row, row, x}, {{"dtype", kF32}}});
+  cases.push_back(
+      {name + " grad, added", "layer_norm_grad", {x, x, c, row, row, x}, {{"dtype", kF32}}});
 }
 
 void AddAttention(std::vector<Case>& cases, int64_t batch, int64_t time, int64_t heads,

@@ -262,9 +262,8 @@ StatusOr<DnnAttention> DnnAttention::Create(const CudaSlice& slice, const Attent
                    where);
   };
   DnnAttention attention;
-  OC_ASSIGN_OR_RETURN(
-      attention.plan_,
-      dnn->Plan(NameOf(deterministic ? "attention, first" : "attention", s), make));
+  OC_ASSIGN_OR_RETURN(attention.plan_,
+                      dnn->Plan(NameOf(deterministic ? "attention, first" : "attention", s), make));
   return attention;
 }
 
@@ -318,9 +317,7 @@ StatusOr<DnnAttentionGrad> DnnAttentionGrad::Create(const CudaSlice& slice, cons
   return grad;
 }
 
-int64_t DnnAttentionGrad::workspace_bytes() const {
-  return own_bytes_ + plan_->workspace_bytes();
-}
+int64_t DnnAttentionGrad::workspace_bytes() const { return own_bytes_ + plan_->workspace_bytes(); }
 
 Status DnnAttentionGrad::Run(const kernels::AttentionGrad& a, void* workspace,
                              cudaStream_t stream) const {

@@ -1,8 +1,8 @@
 // cuDNN's fused attention, forward and backward, as graphs of its backend API: products, a causal
 // mask by comparing indices, softmax with its log-sum-exp saved. Heads of up to 256 elements, a
 // multiple of 8, in bf16 or f16; what cuDNN has no engine for is kUnimplemented, and own kernels
-// take it (kernels/attention.h). Of large shapes cuDNN's plans are measured and the fastest is taken;
-// where results are to repeat from one process to the next, its first.
+// take it (kernels/attention.h). Of large shapes cuDNN's plans are measured and the fastest is
+// taken; where results are to repeat from one process to the next, its first.
 #pragma once
 
 #include "openclaw/devices/cuda/cudnn_graph.h"
@@ -16,9 +16,8 @@ Status WantDnnAttention(const kernels::AttentionShape& shape);
 
 class DnnAttention {
  public:
-  static StatusOr<DnnAttention> Create(const CudaSlice& slice,
-                                       const kernels::AttentionShape& shape, bool deterministic,
-                                       const std::string& where);
+  static StatusOr<DnnAttention> Create(const CudaSlice& slice, const kernels::AttentionShape& shape,
+                                       bool deterministic, const std::string& where);
   int64_t workspace_bytes() const { return plan_->workspace_bytes(); }
   Status Run(const kernels::Attention& attention, void* workspace, cudaStream_t stream) const;
 

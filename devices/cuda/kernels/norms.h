@@ -50,8 +50,8 @@ struct NormBackward {
 int64_t NormWorkspace(int64_t rows, int64_t columns);
 cudaError_t Launch(const NormBackward& norm, cudaStream_t stream);
 
-// to[o][c] = the sum over parts, in their order, of partials[part][o][c], plus what the memory holds
-// where add[o] is set. Outputs may be null.
+// to[o][c] = the sum over parts, in their order, of partials[part][o][c], plus what the memory
+// holds where add[o] is set. Outputs may be null.
 struct PartialSums {
   const float* partials = nullptr;
   int64_t parts = 0, columns = 0;
