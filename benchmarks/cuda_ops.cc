@@ -208,6 +208,10 @@ void AddNorms(std::vector<Case>& cases, const std::string& norm, int64_t rows, i
   cases.push_back({name, norm, forward});
   cases.push_back({name + " grad input", norm + "_grad_input", input});
   cases.push_back({name + " grad weight", norm + "_grad_weight", weight, {{"dtype", kF32}}});
+  if (!centred) return;
+  cases.push_back({name + " of a sum", "add_layer_norm", {x, x, c, c}});
+  cases.push_back(
+      {name + " grad, added", "layer_norm_grad", {x, x, c, row, row, x}, {{"dtype", kF32}}});
 }
 
 void AddAttention(std::vector<Case>& cases, int64_t batch, int64_t time, int64_t heads,
@@ -297,7 +301,13 @@ std::vector<Case> Cases() {
                    .inputs = {rows, ids},
                    .attrs = {{"vocabulary", int64_t{50304}}, {"dtype", kF32}},
                    .labels = 100});
-  AddAttention(cases, 32, 1024, 12, 12, 64);
+  cases.push_back({.name = "embedding_grad added to f32",
+                   .op = "embedding_grad",
+                   .inputs = {rows, ids},
+                   .attrs = {{"vocabulary", int64_t{50304}}, {"dtype", kF32}},
+                   .labels = 50304,
+                   .accumulate = 1});
+  AddAttention(cases, 64, 1024, 12, 12, 64);
   AddAttention(cases, 16, 1024, 25, 25, 64);
   AddAttention(cases, 8, 2048, 32, 4, 64);
   AddAttention(cases, 2, 4096, 32, 32, 128);

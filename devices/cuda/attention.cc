@@ -32,24 +32,20 @@ StatusOr<AttentionShape> ShapeOf(const OpRequest& r, int qkv) {
                         .causal = r.attrs.Bool("causal", true)};
 }
 
-// What cuDNN makes of a shape, if it can: OkStatus and none where it cannot.
+// What cuDNN makes of a shape; none where it cannot, or is not to be had: own kernels take it.
 template <typename Fused>
-Status MakeFused(const CudaSlice& slice, const AttentionShape& shape, std::optional<Fused>& fused) {
-  if (shape.batch == 0 || !WantDnnAttention(shape).ok()) return OkStatus();
-  auto dnn = slice.dnn();
-  if (absl::IsFailedPrecondition(dnn.status())) return OkStatus();
-  OC_RETURN_IF_ERROR(dnn.status());
-  auto made = Fused::Create(*dnn, shape);
-  if (made.ok()) fused = std::move(made).value();
-  return OkStatus();
+std::optional<Fused> Made(StatusOr<Fused> fused) {
+  if (!fused.ok()) return std::nullopt;
+  return std::move(fused).value();
 }
 
 class AttentionStep : public Step {
  public:
-  explicit AttentionStep(const AttentionShape& shape) : shape_(shape) {}
+  AttentionStep(const AttentionShape& shape, bool deterministic)
+      : shape_(shape), deterministic_(deterministic) {}
 
-  StatusOr<int64_t> Prepare(const CudaSlice& slice, const std::string&) override {
-    OC_RETURN_IF_ERROR(MakeFused(slice, shape_, fused_));
+  StatusOr<int64_t> Prepare(const CudaSlice& slice, const std::string& where) override {
+    if (shape_.batch > 0) fused_ = Made(DnnAttention::Create(slice, shape_, deterministic_, where));
     return fused_ ? fused_->workspace_bytes() : 0;
   }
   const char* implementation() const override { return fused_ ? "cudnn" : "cuda"; }
@@ -63,6 +59,7 @@ class AttentionStep : public Step {
 
  private:
   const AttentionShape shape_;
+  const bool deterministic_;
   std::optional<DnnAttention> fused_;
 };
 
@@ -71,8 +68,10 @@ class AttentionGradStep : public Step {
   AttentionGradStep(const AttentionShape& shape, bool deterministic)
       : shape_(shape), deterministic_(deterministic) {}
 
-  StatusOr<int64_t> Prepare(const CudaSlice& slice, const std::string&) override {
-    if (!deterministic_) OC_RETURN_IF_ERROR(MakeFused(slice, shape_, fused_));
+  StatusOr<int64_t> Prepare(const CudaSlice& slice, const std::string& where) override {
+    if (!deterministic_ && shape_.batch > 0) {
+      fused_ = Made(DnnAttentionGrad::Create(slice, shape_, where));
+    }
     const int64_t deltas =
         shape_.batch * shape_.heads * shape_.time * static_cast<int64_t>(sizeof(float));
     return std::max(deltas, fused_ ? fused_->workspace_bytes() : 0);
@@ -102,7 +101,7 @@ class AttentionGradStep : public Step {
 
 Status Attention(const OpRequest& r, const Traits&, OpPlan& plan) {
   OC_ASSIGN_OR_RETURN(const AttentionShape shape, ShapeOf(r, 0));
-  plan.Add(std::make_unique<AttentionStep>(shape));
+  plan.Add(std::make_unique<AttentionStep>(shape, r.deterministic));
   return OkStatus();
 }
 

@@ -2,6 +2,8 @@
 
 #include <limits>
 
+#include "openclaw/devices/cuda/measure.h"
+
 namespace oc::cuda {
 namespace {
 
@@ -83,8 +85,7 @@ struct Scores {
 // Tensors of memory come first in both graphs, in this order.
 enum Forward : DnnTensor { kQ, kKeysTransposed, kV, kY, kLse };
 
-Dnn::Made MakeForward(const std::shared_ptr<Dnn>& dnn, const AttentionShape& shape) {
-  DnnGraph g(dnn);
+void AddForward(DnnGraph& g, const AttentionShape& shape) {
   const Scores scores(shape, g);
   const DnnTensor q = scores.Packed(shape.heads);
   const DnnTensor k = scores.PackedTransposed(shape.kv_heads);
@@ -102,7 +103,6 @@ Dnn::Made MakeForward(const std::shared_ptr<Dnn>& dnn, const AttentionShape& sha
   g.Binary(DnnMode::kAdd, largest, log, lse);
   g.Binary(DnnMode::kDiv, powers, sum, p);
   g.Product(p, v, y);
-  return g.Build({});
 }
 
 enum Backward : DnnTensor {
@@ -133,8 +133,7 @@ void AddShared(const Scores& scores, DnnTensor a, DnnTensor b, DnnTensor to) {
   scores.graph.Reduce(DnnReduction::kSum, of_heads, to);
 }
 
-Dnn::Made MakeBackward(const std::shared_ptr<Dnn>& dnn, const AttentionShape& s) {
-  DnnGraph g(dnn);
+void AddBackward(DnnGraph& g, const AttentionShape& s) {
   const Scores scores(s, g);
   const DnnTensor q = scores.Packed(s.heads);
   const DnnTensor k = scores.PackedTransposed(s.kv_heads);
@@ -173,7 +172,6 @@ Dnn::Made MakeBackward(const std::shared_ptr<Dnn>& dnn, const AttentionShape& s)
   g.Reshape(k, keys);
   g.Product(ds, keys, accumulator);
   g.Unary(DnnMode::kIdentity, accumulator, dq);
-  return g.Build({});
 }
 
 const char* Bytes(const void* p, const AttentionShape& s, int64_t elements) {
@@ -181,6 +179,58 @@ const char* Bytes(const void* p, const AttentionShape& s, int64_t elements) {
 }
 
 int64_t Rounded(int64_t bytes) { return (bytes + 255) / 256 * 256; }
+
+// Of the backward's workspace: sums of rows, then the accumulator of queries' gradients.
+int64_t SumsBytes(const AttentionShape& s) { return Rounded(s.batch * s.heads * s.time * 4); }
+int64_t AccumulatorBytes(const AttentionShape& s) {
+  return Rounded(s.batch * s.heads * s.time * s.width * 4);
+}
+
+// Plans are measured where one takes long enough for it to matter, on operands of its size.
+constexpr double kLarge = 1e10;  // operations
+constexpr int kCandidates = 6;
+constexpr int64_t kMostWorkspace = int64_t{256} << 20;
+
+struct Operands {
+  int64_t qkv, y, rows;  // bytes
+
+  explicit Operands(const AttentionShape& s)
+      : qkv(s.batch * s.time * (s.heads + 2 * s.kv_heads) * s.width * kernels::BytesOf(s.type)),
+        y(s.batch * s.time * s.heads * s.width * kernels::BytesOf(s.type)),
+        rows(s.batch * s.heads * s.time * 4) {}
+};
+
+bool IsLarge(const AttentionShape& s) {
+  const auto scores = static_cast<double>(s.batch * s.heads) * static_cast<double>(s.time * s.time);
+  return 4 * scores * static_cast<double>(s.width) > kLarge;
+}
+
+// The graph's plan, by `run(plan, memory)` where it is to be measured: memory in parts of `bytes`
+// and, last, a workspace of own + kMostWorkspace bytes.
+using RunFunction = std::function<Status(const DnnPlan&, const Measure&)>;
+Dnn::Made Fastest(DnnGraph& graph, const CudaSlice& slice, std::vector<int64_t> bytes, int64_t own,
+                  DType dtype, const RunFunction& run, const std::string& where) {
+  DnnGraph::Options options;
+  const size_t operands = bytes.size();
+  bytes.push_back(own + kMostWorkspace);
+  OC_ASSIGN_OR_RETURN(const auto measure, Measure::Create(slice, bytes, where));
+  if (measure == nullptr) return graph.Build(options);
+  for (size_t i = 0; i < operands; ++i) OC_RETURN_IF_ERROR(measure->Fill(i, dtype));
+  options.candidates = kCandidates;
+  double best = 0;
+  options.measure = [&](const DnnPlan& plan) -> StatusOr<double> {
+    if (plan.workspace_bytes() > kMostWorkspace) return -1.0;
+    OC_ASSIGN_OR_RETURN(const double seconds,
+                        measure->Time([&] { return run(plan, *measure).ok(); }, best));
+    if (seconds >= 0 && (best == 0 || seconds < best)) best = seconds;
+    return seconds;
+  };
+  return graph.Build(options);
+}
+
+DType DTypeOf(const AttentionShape& s) {
+  return s.type == kernels::Type::kBF16 ? DType::kBF16 : DType::kF16;
+}
 
 }  // namespace
 
@@ -195,16 +245,34 @@ Status WantDnnAttention(const AttentionShape& s) {
   return OkStatus();
 }
 
-StatusOr<DnnAttention> DnnAttention::Create(const std::shared_ptr<Dnn>& dnn,
-                                            const AttentionShape& shape) {
-  OC_RETURN_IF_ERROR(WantDnnAttention(shape));
+StatusOr<DnnAttention> DnnAttention::Create(const CudaSlice& slice, const AttentionShape& s,
+                                            bool deterministic, const std::string& where) {
+  OC_RETURN_IF_ERROR(WantDnnAttention(s));
+  OC_ASSIGN_OR_RETURN(const std::shared_ptr<Dnn> dnn, slice.dnn());
+  const auto make = [&]() -> Dnn::Made {
+    DnnGraph graph(dnn);
+    AddForward(graph, s);
+    if (deterministic || !IsLarge(s)) return graph.Build({});
+    const Operands operands(s);
+    const auto run = [&](const DnnPlan& plan, const Measure& m) {
+      return RunPlan(plan, {s, m.memory(0), m.memory(1), static_cast<float*>(m.memory(2))},
+                     m.memory(3), m.stream());
+    };
+    return Fastest(graph, slice, {operands.qkv, operands.y, operands.rows}, 0, DTypeOf(s), run,
+                   where);
+  };
   DnnAttention attention;
-  OC_ASSIGN_OR_RETURN(attention.plan_, dnn->Plan(NameOf("attention", shape),
-                                                 [&] { return MakeForward(dnn, shape); }));
+  OC_ASSIGN_OR_RETURN(attention.plan_,
+                      dnn->Plan(NameOf(deterministic ? "attention, first" : "attention", s), make));
   return attention;
 }
 
 Status DnnAttention::Run(const kernels::Attention& a, void* workspace, cudaStream_t stream) const {
+  return RunPlan(*plan_, a, workspace, stream);
+}
+
+Status DnnAttention::RunPlan(const DnnPlan& plan, const kernels::Attention& a, void* workspace,
+                             cudaStream_t stream) {
   const AttentionShape& s = a.shape;
   const std::pair<DnnTensor, const void*> pointers[] = {
       {kQ, a.qkv},
@@ -212,12 +280,13 @@ Status DnnAttention::Run(const kernels::Attention& a, void* workspace, cudaStrea
       {kV, Bytes(a.qkv, s, ValuesAt(s))},
       {kY, a.y},
       {kLse, a.lse}};
-  return plan_->Run(stream, pointers, workspace);
+  return plan.Run(stream, pointers, workspace);
 }
 
-StatusOr<DnnAttentionGrad> DnnAttentionGrad::Create(const std::shared_ptr<Dnn>& dnn,
-                                                    const AttentionShape& s) {
+StatusOr<DnnAttentionGrad> DnnAttentionGrad::Create(const CudaSlice& slice, const AttentionShape& s,
+                                                    const std::string& where) {
   OC_RETURN_IF_ERROR(WantDnnAttention(s));
+  OC_ASSIGN_OR_RETURN(const std::shared_ptr<Dnn> dnn, slice.dnn());
   const int64_t version = dnn->version();
   if (version < kLeastVersion || (version >= 91000 && version < 91002) ||
       (s.time % 128 != 0 && version < kAnyTimeVersion)) {
@@ -225,23 +294,41 @@ StatusOr<DnnAttentionGrad> DnnAttentionGrad::Create(const std::shared_ptr<Dnn>& 
                          " positions");
   }
   DnnAttentionGrad grad;
-  OC_ASSIGN_OR_RETURN(grad.plan_,
-                      dnn->Plan(NameOf("attention_grad", s), [&] { return MakeBackward(dnn, s); }));
-  const int64_t rows = s.batch * s.heads * s.time;
-  grad.sums_bytes_ = Rounded(rows * 4);
-  grad.accumulator_bytes_ = Rounded(rows * s.width * 4);
+  grad.own_bytes_ = SumsBytes(s) + AccumulatorBytes(s);
+  const auto make = [&]() -> Dnn::Made {
+    DnnGraph graph(dnn);
+    AddBackward(graph, s);
+    if (!IsLarge(s)) return graph.Build({});
+    const Operands operands(s);
+    const auto run = [&](const DnnPlan& plan, const Measure& m) {
+      const kernels::AttentionGrad a{.shape = s,
+                                     .dy = m.memory(0),
+                                     .qkv = m.memory(1),
+                                     .y = m.memory(2),
+                                     .lse = static_cast<const float*>(m.memory(3)),
+                                     .dqkv = m.memory(4)};
+      return RunPlan(plan, a, m.memory(5), m.stream());
+    };
+    return Fastest(graph, slice,
+                   {operands.y, operands.qkv, operands.y, operands.rows, operands.qkv},
+                   grad.own_bytes_, DTypeOf(s), run, where);
+  };
+  OC_ASSIGN_OR_RETURN(grad.plan_, dnn->Plan(NameOf("attention_grad", s), make));
   return grad;
 }
 
-int64_t DnnAttentionGrad::workspace_bytes() const {
-  return sums_bytes_ + accumulator_bytes_ + plan_->workspace_bytes();
-}
+int64_t DnnAttentionGrad::workspace_bytes() const { return own_bytes_ + plan_->workspace_bytes(); }
 
 Status DnnAttentionGrad::Run(const kernels::AttentionGrad& a, void* workspace,
                              cudaStream_t stream) const {
+  return RunPlan(*plan_, a, workspace, stream);
+}
+
+Status DnnAttentionGrad::RunPlan(const DnnPlan& plan, const kernels::AttentionGrad& a,
+                                 void* workspace, cudaStream_t stream) {
   const AttentionShape& s = a.shape;
   char* sums = static_cast<char*>(workspace);
-  char* accumulator = sums + sums_bytes_;
+  char* accumulator = sums + SumsBytes(s);
   const std::pair<DnnTensor, const void*> pointers[] = {
       {kGradQ, a.qkv},
       {kGradKeysTransposed, Bytes(a.qkv, s, KeysAt(s))},
@@ -254,7 +341,7 @@ Status DnnAttentionGrad::Run(const kernels::AttentionGrad& a, void* workspace,
       {kGradDv, Bytes(a.dqkv, s, ValuesAt(s))},
       {kGradSums, sums},
       {kGradAccumulator, accumulator}};
-  return plan_->Run(stream, pointers, accumulator + accumulator_bytes_);
+  return plan.Run(stream, pointers, accumulator + AccumulatorBytes(s));
 }
 
 }  // namespace oc::cuda

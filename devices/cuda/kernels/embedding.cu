@@ -10,7 +10,7 @@ namespace {
 // The sort: tiles of keys, a digit a pass.
 constexpr int kDigitBits = 8, kDigits = 1 << kDigitBits;
 constexpr int kSortThreads = 256, kSortWarps = kSortThreads / kWarp;
-constexpr int kTile = 2048, kTileOfWarp = kTile / kSortWarps;
+constexpr int kTile = 1024, kTileOfWarp = kTile / kSortWarps;
 constexpr int kScanThreads = 1024;
 // The sums: so many sorted positions a block, so many packs of the row.
 constexpr int kWalk = 64, kWalkThreads = 128, kAhead = 8;

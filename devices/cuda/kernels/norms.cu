@@ -361,10 +361,14 @@ __global__ void __launch_bounds__(kWarp* kTileRows) PlainWeights(NormBackward n)
 __global__ void __launch_bounds__(kWarp* kWarp) AddPartials(PartialSums s) {
   __shared__ float sums[kWarp][kWarp];
   const int64_t c = static_cast<int64_t>(blockIdx.x) * kWarp + threadIdx.x;
+  const int output = static_cast<int>(blockIdx.y);
+  if (s.to[output] == nullptr) return;
   float sum = 0;
   if (c < s.columns) {
 #pragma unroll 4
-    for (int64_t p = threadIdx.y; p < s.parts; p += kWarp) sum += s.partials[p * s.stride + c];
+    for (int64_t p = threadIdx.y; p < s.parts; p += kWarp) {
+      sum += s.partials[(p * 2 + output) * s.columns + c];
+    }
   }
   sums[threadIdx.y][threadIdx.x] = sum;
   __syncthreads();
@@ -372,8 +376,8 @@ __global__ void __launch_bounds__(kWarp* kWarp) AddPartials(PartialSums s) {
   double total = 0;
   for (int y = 0; y < kWarp; ++y) total += sums[y][threadIdx.x];
   auto value = static_cast<float>(total);
-  if (s.add) value += LoadAny(s.to, s.type, c);
-  StoreAny(s.to, s.type, c, value);
+  if (s.add[output]) value += LoadAny(s.to[output], s.type, c);
+  StoreAny(s.to[output], s.type, c, value);
 }
 
 // f of how rows are spread, or of void where they are not to be held.
@@ -448,7 +452,7 @@ cudaError_t Launch(const NormBackward& n, cudaStream_t stream) {
   if (n.rows == 0 && !weights) return cudaSuccess;
   const bool aligned = AreAligned(n.dy, n.x, n.gamma, n.residual, n.dx);
   int64_t parts = 0;
-  cudaError_t code = ForFloat(n.type, [&]<typename T>(T) {
+  const cudaError_t code = ForFloat(n.type, [&]<typename T>(T) {
     ForSpread<T>(n.columns, aligned, [&]<typename S>() {
       if constexpr (std::is_void_v<S>) {
         parts = LaunchPlain<T>(n, weights, stream);
@@ -458,20 +462,19 @@ cudaError_t Launch(const NormBackward& n, cudaStream_t stream) {
     });
     return cudaGetLastError();
   });
-  const auto finish = [&](int64_t first, void* to, bool add) {
-    if (to == nullptr || code != cudaSuccess) return;
-    code = Launch(
-        PartialSums{n.workspace + first, parts, 2 * n.columns, n.columns, to, n.weight_type, add},
-        stream);
-  };
-  finish(0, n.dgamma, n.add_dgamma);
-  finish(n.columns, n.dbeta, n.add_dbeta);
-  return code;
+  if (!weights || code != cudaSuccess) return code;
+  return Launch(PartialSums{n.workspace,
+                            parts,
+                            n.columns,
+                            {n.dgamma, n.dbeta},
+                            n.weight_type,
+                            {n.add_dgamma, n.add_dbeta}},
+                stream);
 }
 
 cudaError_t Launch(const PartialSums& s, cudaStream_t stream) {
   if (s.columns == 0) return cudaSuccess;
-  AddPartials<<<BlocksFor(s.columns, kWarp), dim3(kWarp, kWarp), 0, stream>>>(s);
+  AddPartials<<<dim3(BlocksFor(s.columns, kWarp), 2), dim3(kWarp, kWarp), 0, stream>>>(s);
   return cudaGetLastError();
 }
 

@@ -50,14 +50,14 @@ struct NormBackward {
 int64_t NormWorkspace(int64_t rows, int64_t columns);
 cudaError_t Launch(const NormBackward& norm, cudaStream_t stream);
 
-// to[c] = the sum over parts, in their order, of partials[part * stride + c], plus what the memory
-// holds where `add` is set.
+// to[o][c] = the sum over parts, in their order, of partials[part][o][c], plus what the memory
+// holds where add[o] is set. Outputs may be null.
 struct PartialSums {
   const float* partials = nullptr;
-  int64_t parts = 0, stride = 0, columns = 0;
-  void* to = nullptr;
+  int64_t parts = 0, columns = 0;
+  void* to[2] = {};
   Type type = Type::kF32;
-  bool add = false;
+  bool add[2] = {};
 };
 cudaError_t Launch(const PartialSums& sums, cudaStream_t stream);
 

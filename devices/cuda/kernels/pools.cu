@@ -46,15 +46,28 @@ __device__ __forceinline__ int64_t PooledAt(const Pool& p, const Place& at, int 
   return ((at.batch * p.h.outputs + h) * p.w.outputs + w) * p.channels + at.channel;
 }
 
-// f(element of the image, position within the window) for those within the image.
-template <typename F>
+// f(pack of the image, position within the window) for those within the image, in their order;
+// several of a row are loaded before the first is used.
+template <typename T, int V, typename F>
 __device__ __forceinline__ void ForWindow(const Pool& p, const Place& at, const F& f) {
+  constexpr int kAhead = 4;
+  const T* image = static_cast<const T*>(p.from);
   for (int kh = 0; kh < p.h.kernel; ++kh) {
     const int h = PositionOf(p.h, at.h, kh);
     if (h < 0 || h >= p.h.size) continue;
-    for (int kw = 0; kw < p.w.kernel; ++kw) {
-      const int w = PositionOf(p.w, at.w, kw);
-      if (w >= 0 && w < p.w.size) f(ImageAt(p, at, h, w), kh * p.w.kernel + kw);
+    for (int first = 0; first < p.w.kernel; first += kAhead) {
+      Pack<T, V> packs[kAhead];
+      bool there[kAhead];
+#pragma unroll
+      for (int a = 0; a < kAhead; ++a) {
+        const int w = PositionOf(p.w, at.w, first + a);
+        there[a] = first + a < p.w.kernel && w >= 0 && w < p.w.size;
+        if (there[a]) packs[a] = Load<V>(image + ImageAt(p, at, h, w));
+      }
+#pragma unroll
+      for (int a = 0; a < kAhead; ++a) {
+        if (there[a]) f(packs[a], kh * p.w.kernel + first + a);
+      }
     }
   }
 }
@@ -100,8 +113,7 @@ __global__ void __launch_bounds__(kThreads) Maximum(Pool p) {
   int index[V];
 #pragma unroll
   for (int i = 0; i < V; ++i) index[i] = -1;
-  ForWindow(p, at, [&](int64_t x, int position) {
-    const Pack<T, V> pack = Load<V>(static_cast<const T*>(p.from) + x);
+  ForWindow<T, V>(p, at, [&](const Pack<T, V>& pack, int position) {
 #pragma unroll
     for (int i = 0; i < V; ++i) {
       // The first largest; what is no number wins, so that it is not hidden.
@@ -123,12 +135,37 @@ __global__ void __launch_bounds__(kThreads) MaximumGrad(Pool p) {
   const Place at(p, p.w.size, V);
   if (!at.within) return;
   float sum[V] = {};
-  ForReaders(p, at, [&](int64_t y, int, int, int position) {
-    const auto positions = *reinterpret_cast<const Positions<V>*>(p.index + y);
-    const Pack<T, V> dy = Load<V>(static_cast<const T*>(p.from) + y);
+  const auto add = [&](const Positions<V>& positions, const Pack<T, V>& dy, int position) {
 #pragma unroll
     for (int i = 0; i < V; ++i) sum[i] += positions.at[i] == position ? dy[i] : 0.0f;
-  });
+  };
+  const T* dy = static_cast<const T*>(p.from);
+  const Readers of_h(p.h, at.h), of_w(p.w, at.w);
+  if (of_h.last - of_h.first < 2 && of_w.last - of_w.first < 2) {
+    // Most pools: all that reads the pixel is loaded before the first is used.
+    Positions<V> positions[4];
+    Pack<T, V> packs[4];
+    int position[4];
+#pragma unroll
+    for (int r = 0; r < 4; ++r) {
+      const int h = of_h.first + r / 2, w = of_w.first + r % 2;
+      position[r] = -1;
+      if (h > of_h.last || w > of_w.last) continue;
+      const int64_t y = PooledAt(p, at, h, w);
+      position[r] = (at.h + p.h.before - h * p.h.stride) * p.w.kernel + at.w + p.w.before -
+                    w * p.w.stride;
+      positions[r] = *reinterpret_cast<const Positions<V>*>(p.index + y);
+      packs[r] = Load<V>(dy + y);
+    }
+#pragma unroll
+    for (int r = 0; r < 4; ++r) {
+      if (position[r] >= 0) add(positions[r], packs[r], position[r]);
+    }
+  } else {
+    ForReaders(p, at, [&](int64_t y, int, int, int position) {
+      add(*reinterpret_cast<const Positions<V>*>(p.index + y), Load<V>(dy + y), position);
+    });
+  }
   Store(static_cast<T*>(p.to) + ImageAt(p, at, at.h, at.w), Pack<T, V>::Of(sum));
 }
 
@@ -137,8 +174,7 @@ __global__ void __launch_bounds__(kThreads) Mean(Pool p) {
   const Place at(p, p.w.outputs, V);
   if (!at.within) return;
   float sum[V] = {};
-  ForWindow(p, at, [&](int64_t x, int) {
-    const Pack<T, V> pack = Load<V>(static_cast<const T*>(p.from) + x);
+  ForWindow<T, V>(p, at, [&](const Pack<T, V>& pack, int) {
 #pragma unroll
     for (int i = 0; i < V; ++i) sum[i] += pack[i];
   });
