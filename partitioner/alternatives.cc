@@ -51,10 +51,12 @@ void Explain(const std::string& key, bool open, std::vector<PlanAlternative>& ro
       continue;
     }
     ++others;
-    if (more < 0 && (faster == nullptr || a.step_seconds < faster->step_seconds)) faster = &a;
+    if (more < 0 && !a.by_request && (faster == nullptr || a.step_seconds < faster->step_seconds))
+      faster = &a;
     a.why = std::abs(more) <= kAlike ? "as fast"
                                      : absl::StrFormat("%.1f%% %s", std::abs(more) * 100,
                                                        more > 0 ? "slower" : "faster");
+    if (a.by_request && open) a.why += ", taken on request alone";
   }
   if (!chosen->fits) return;
   if (!open) {

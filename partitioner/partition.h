@@ -86,6 +86,7 @@ struct PlanAlternative {
   int64_t arena_bytes = 0;          // of the VCU that takes most
   int64_t activation_bytes = 0;     // of the VCU that keeps most
   bool chosen = false;              // the plan as it is
+  bool by_request = false;          // `auto` does not take it
   std::string why;                  // it was chosen, or was not
 };
 

@@ -10,13 +10,11 @@
 #include "openclaw/core/rng.h"
 #include "openclaw/graph/cost_key.h"
 #include "openclaw/graph/fuse.h"
+#include "openclaw/partitioner/program/arena.h"
 #include "openclaw/partitioner/program/lower.h"
 
 namespace oc {
 namespace {
-
-constexpr int64_t kAlign = 64;
-int64_t Align(int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
 
 struct Candidate {
   const CostRequest* request = nullptr;
@@ -46,7 +44,7 @@ class Placer {
   BufferRange Take(int64_t bytes) {
     if (cursor_ + bytes > buffer_.bytes()) cursor_ = 0;
     const BufferRange r = {&buffer_, cursor_, bytes};
-    cursor_ += Align(bytes);
+    cursor_ += AlignForArena(bytes);
     return r;
   }
 
@@ -64,11 +62,11 @@ int64_t OutputBytes(const CostRequest& r, size_t i, const std::vector<int64_t>& 
 }
 
 int64_t TotalBytes(const Candidate& c) {
-  int64_t total = Align(c.op->workspace_bytes());
-  for (const TensorType& t : c.request->inputs) total += Align(t.bytes());
+  int64_t total = AlignForArena(c.op->workspace_bytes());
+  for (const TensorType& t : c.request->inputs) total += AlignForArena(t.bytes());
   const std::vector<int64_t> opaque = c.op->opaque_bytes();
   for (size_t i = 0; i < c.request->outputs.size(); ++i) {
-    total += Align(OutputBytes(*c.request, i, opaque));
+    total += AlignForArena(OutputBytes(*c.request, i, opaque));
   }
   return total;
 }
@@ -143,8 +141,8 @@ std::vector<Turn> RehearsalTurns(const Program& program, const MeasuredGraphs& g
   constexpr int kOccurrences = 2;
   const VcuProgram& v = program.vcus[0];
   const auto place = [&](const Range& r) {
-    return BufferRange{&buffer, r.offset + (r.arena == Arena::kStep ? Align(v.state_bytes) : 0),
-                       r.bytes};
+    return BufferRange{
+        &buffer, r.offset + (r.arena == Arena::kStep ? AlignForArena(v.state_bytes) : 0), r.bytes};
   };
   std::map<std::string, int> occurred;
   std::vector<Turn> turns;
@@ -256,7 +254,7 @@ class Bench {
       distance.enqueue_seconds = std::max(0.0, (Median(many) - Median(one)) / (kMany - 1));
       distance.command_seconds = std::max(0.0, Median(one) - distance.enqueue_seconds);
     }
-    if (!slice_.HostView({buffer.get(), 0, kAlign}).empty()) return distance;
+    if (!slice_.HostView({buffer.get(), 0, kArenaAlignment}).empty()) return distance;
     for (int64_t size : kCopyBytes) {
       values_.resize(static_cast<size_t>(size));
       std::vector<double> seconds;
@@ -368,7 +366,8 @@ Status Rehearse(Slice& slice, std::vector<Candidate>& candidates, const Measured
   // Such as a graph that has no step: what it lacks is an error where it is planned.
   if (!program.ok()) return OkStatus();
   const VcuProgram& v = program->vcus[0];
-  auto buffer = slice.Allocate(Align(v.state_bytes) + std::max(v.step_bytes, kAlign));
+  auto buffer =
+      slice.Allocate(AlignForArena(v.state_bytes) + std::max(v.step_bytes, kArenaAlignment));
   if (absl::IsResourceExhausted(buffer.status())) return OkStatus();
   OC_RETURN_IF_ERROR(buffer.status());
   std::map<std::string, Candidate*> by_key;

@@ -2,6 +2,7 @@
 
 #include <absl/strings/str_cat.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "openclaw/partitioner/compute_types.h"
@@ -61,6 +62,7 @@ StatusOr<PlanAlternative> LevelRow(AmpLevel level, const TrainingGraphs& graphs,
   const auto row = [&](const Plan& plan, bool fits) {
     PlanAlternative a = AlternativeOf("amp_level", name, plan, cluster);
     a.fits = fits;
+    a.by_request = std::find(OpenLevels().begin(), OpenLevels().end(), level) == OpenLevels().end();
     return a;
   };
   const auto planned =

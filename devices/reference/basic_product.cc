@@ -102,6 +102,7 @@ Status LinearGradInput(const OpRequest& request, const KernelArgs& args) {
   return OkStatus();
 }
 
+// The product as it is stored, so that the result is that of the two ops.
 template <typename T>
 Status LinearGradInputGelu(const OpRequest& request, const KernelArgs& args) {
   const Shape& dy = request.inputs[0].shape;
@@ -110,7 +111,9 @@ Status LinearGradInputGelu(const OpRequest& request, const KernelArgs& args) {
   Multiply(RowMajor(args.in<T>(0), out), RowMajor(args.in<T>(1), in), Rows(dy), out, in,
            [&](int64_t row, int64_t column, double sum) {
              const int64_t at = row * in + column;
-             Store(args.out<T>(0), at, sum * GeluSlope(Load(args.in<T>(2), at), tanh));
+             T* const dx = args.out<T>(0);
+             Store(dx, at, sum);
+             Store(dx, at, Load(dx, at) * GeluSlope(Load(args.in<T>(2), at), tanh));
            });
   return OkStatus();
 }

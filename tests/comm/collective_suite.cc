@@ -147,6 +147,76 @@ TEST_P(CollectiveSuite, ReduceScatterThenAllGather) {
   });
 }
 
+// Bounds of pieces of `count` elements over n members: shares that fall, all with one member, and
+// members without any at the ends and between.
+std::vector<std::vector<int64_t>> UnequalPieces(int64_t count, int n) {
+  std::vector<std::vector<int64_t>> all;
+  std::vector<int64_t> falling = {0};
+  for (int i = 1; i < n; ++i) falling.push_back(falling.back() + (count - falling.back()) * 2 / 3);
+  falling.push_back(count);
+  all.push_back(falling);
+  for (int holder = 0; holder < n; ++holder) {
+    std::vector<int64_t> one(n + 1, 0);
+    std::fill(one.begin() + holder + 1, one.end(), count);
+    all.push_back(std::move(one));
+  }
+  std::vector<int64_t> every_other = {0};
+  for (int i = 0; i < n; ++i) {
+    const int64_t before = every_other.back();
+    every_other.push_back(i % 2 == 0 ? before : std::min(count, before + count / 2 + 1));
+  }
+  every_other.back() = count;
+  all.push_back(std::move(every_other));
+  return all;
+}
+
+TEST_P(CollectiveSuite, PiecesMayBeUnequalAndEmpty) {
+  const int n = GetParam();
+  World().Run(n, [n](Transport& t) {
+    Group group(t, All(n), {.id = 1});
+    for (const DType dtype : {DType::kF32, DType::kBF16, DType::kI64}) {
+      for (const int64_t count : kCounts) {
+        for (const std::vector<int64_t>& pieces : UnequalPieces(count, n)) {
+          const auto where = testing::Message()
+                             << Name(dtype) << " " << count << " rank " << t.rank() << " "
+                             << testing::PrintToString(pieces);
+          auto bytes = Values(dtype, count, t.rank());
+          std::vector<std::byte> scratch(ReduceScatterScratchBytes(n, bytes.size(), dtype, pieces));
+          EXPECT_OK(ReduceScatter(
+              group, {.bytes = bytes, .dtype = dtype, .scratch = scratch, .pieces = pieces}));
+          const auto expected = Reduced(dtype, ReduceOp::kSum, count, n);
+          const int64_t element = SizeInBytes(dtype);
+          const int64_t begin = pieces[t.rank()] * element, end = pieces[t.rank() + 1] * element;
+          EXPECT_TRUE(
+              std::equal(bytes.begin() + begin, bytes.begin() + end, expected.begin() + begin))
+              << where;
+          std::fill(bytes.begin(), bytes.begin() + begin, std::byte{0xee});
+          std::fill(bytes.begin() + end, bytes.end(), std::byte{0xee});
+          EXPECT_OK(AllGather(group, {.bytes = bytes, .dtype = dtype, .pieces = pieces}));
+          EXPECT_TRUE(bytes == expected) << where;
+        }
+      }
+    }
+  });
+}
+
+// With the same pieces an element is summed in the same order, whether all keep it or one does.
+TEST_P(CollectiveSuite, PiecesDecideTheOrderOfTheSum) {
+  const int n = GetParam();
+  World().Run(n, [n](Transport& t) {
+    Group group(t, All(n), {.id = 1});
+    for (const int64_t count : {int64_t{33}, int64_t{150007}}) {
+      for (const std::vector<int64_t>& pieces : UnequalPieces(count, n)) {
+        auto all = Random(count, t.rank()), own = all;
+        EXPECT_OK(AllReduceInPlace(group, {.bytes = all, .pieces = pieces}));
+        EXPECT_OK(ReduceScatter(group, {.bytes = own, .pieces = pieces}));
+        EXPECT_OK(AllGather(group, {.bytes = own, .pieces = pieces}));
+        EXPECT_TRUE(own == all) << count << " " << testing::PrintToString(pieces);
+      }
+    }
+  });
+}
+
 TEST_P(CollectiveSuite, BroadcastFromEveryRoot) {
   const int n = GetParam();
   World().Run(n, [n](Transport& t) {

@@ -437,6 +437,24 @@ TEST(Config, RecomputationIsAWordOrModulesAndItsBudgetAShareOrASize) {
   }
 }
 
+TEST(Config, ShardAndLevelMayBeOpen) {
+  const auto open = Small(
+      {"parallel.shard=auto", "precision.amp_level=auto", "parallel.offload.activations=auto"});
+  ASSERT_TRUE(open.ok()) << open.status();
+  EXPECT_FALSE(open->parallel.shard.has_value());
+  EXPECT_FALSE(open->precision.amp_level.has_value());
+  EXPECT_THAT(open->parallel.offload.activations, ElementsAre("auto"));
+  EXPECT_TRUE(CheckBuilt(*open).ok());
+  const auto again = ParseConfig(FormatConfig(*open), "again");
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(ConfigDiff(*open, *again), "");
+  const auto given = Small({});
+  ASSERT_TRUE(given.ok()) << given.status();
+  EXPECT_EQ(given->parallel.shard, 0);
+  EXPECT_EQ(given->precision.amp_level, AmpLevel::kO0);
+  EXPECT_THAT(Error(Small({"parallel.shard=4"})), HasSubstr("parallel.shard"));
+}
+
 TEST(Config, LossScaleIsAWordOrANumber) {
   using Mode = LossScaleConfig::Mode;
   EXPECT_EQ(Small({})->precision.loss_scale.mode, Mode::kAuto);

@@ -17,6 +17,7 @@ namespace {
 
 using absl::StatusCode;
 using ::testing::AllOf;
+using ::testing::Contains;
 using testing::ExpectError;
 using ::testing::HasSubstr;
 using testing::Message;
@@ -268,6 +269,55 @@ TEST_F(AmpTest, ALevelThatNoDeviceHasIsRefused) {
   EXPECT_THAT(Message(status), HasSubstr("layers.0.weight"));
   options.amp_level = AmpLevel::kO2Fp8;
   ExpectError(Open(model, AdamW{}, options, {Sim()}), StatusCode::kUnimplemented, "O2-fp8");
+}
+
+// Of devices that move half as many bytes in a half type it takes one; of those that have none, O0.
+// Each level's row tells what its own plan takes.
+TEST_F(AmpTest, AnOpenLevelIsTheFastestThatTheDevicesHave) {
+  const auto model = models::Mlp({.hidden = {32, 32}});
+  PipelineOptions options = {.micro_batch = 32, .global_batch = 32, .amp_level = std::nullopt};
+  const auto slow = [](const std::string& dtypes) {
+    ClusterEntry entry = Sim(dtypes);
+    entry.options["memory_gbps"] = "0.03";
+    entry.options["flops"] = "1e12";
+    return entry;
+  };
+  ASSERT_OK(Open(model, Sgd{.lr = 0.1}, options, {slow("")}));
+  EXPECT_NE(pipeline_->amp_level(), AmpLevel::kO0);
+  EXPECT_NE(pipeline_->amp_level(), AmpLevel::kO3);
+  EXPECT_THAT(pipeline_->plan().advice, Contains(HasSubstr("precision.amp_level auto is O")));
+  const auto rows = pipeline_->CompareLevels();
+  ASSERT_OK(rows);
+  ASSERT_EQ(rows->size(), 4u);
+  const double own = pipeline_->plan().predicted_step_seconds;
+  for (size_t i = 0; i < rows->size(); ++i) {
+    const PlanAlternative& row = (*rows)[i];
+    EXPECT_EQ(row.name, absl::StrCat("amp_level O", i));
+    EXPECT_TRUE(row.fits);
+    EXPECT_EQ(row.chosen, row.name.back() == Name(pipeline_->amp_level())[1]);
+    EXPECT_FALSE(row.why.empty()) << row.name;
+    if (i < 3) {
+      EXPECT_GE(row.step_seconds, own * 0.99) << row.name;
+    }
+  }
+  EXPECT_GT((*rows)[0].step_seconds, own * 1.05);
+  EXPECT_LT((*rows)[3].arena_bytes, (*rows)[0].arena_bytes);
+  EXPECT_THAT((*rows)[3].why, HasSubstr("taken on request alone"));
+
+  // A plan file brings its level.
+  const std::string plan = pipeline_->plan().ToJson();
+  const AmpLevel level = pipeline_->amp_level();
+  options.plan_json = plan;
+  ASSERT_OK(Open(model, Sgd{.lr = 0.1}, options, {slow("")}));
+  EXPECT_EQ(pipeline_->amp_level(), level);
+  options.plan_json.clear();
+
+  ASSERT_OK(Open(model, Sgd{.lr = 0.1}, options, {slow(kNoHalf)}));
+  EXPECT_EQ(pipeline_->amp_level(), AmpLevel::kO0);
+  const auto one = pipeline_->CompareLevels();
+  ASSERT_OK(one);
+  ASSERT_EQ(one->size(), 1u);
+  EXPECT_TRUE((*one)[0].chosen);
 }
 
 // The step, the op and what it reads are named, and the parameters are still the good ones.

@@ -3,8 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <thread>
 
 #include "openclaw/graph/models/models.h"
 #include "openclaw/runtime/data/synthetic.h"
@@ -188,6 +191,41 @@ TEST_F(PipelineTest, LoadModelTakesWeightsAlone) {
   EXPECT_OK(pipeline_->LoadModel(*saved));
   EXPECT_EQ(Read("layers.0.weight"), weight);
   std::filesystem::remove_all(dir);
+}
+
+// A data set that counts what is read.
+class Counted : public Dataset {
+ public:
+  explicit Counted(std::unique_ptr<Dataset> inner)
+      : Dataset(inner->features()), inner_(std::move(inner)) {}
+  int64_t size() const override { return inner_->size(); }
+  Status Read(int64_t index, Sample& sample) const override {
+    reads_.fetch_add(1);
+    return inner_->Read(index, sample);
+  }
+  int64_t reads() const { return reads_.load(); }
+
+ private:
+  const std::unique_ptr<Dataset> inner_;
+  mutable std::atomic<int64_t> reads_{0};
+};
+
+// Nothing is read ahead beyond the last step, so that the data may go before the pipeline.
+TEST_F(PipelineTest, DataEndsWithTheLastStep) {
+  constexpr int kSteps = 3;
+  auto data = std::make_unique<Counted>(MakeSyntheticImages({.size = 256}));
+  auto batches = pipeline_->UseData(*data, kSteps);
+  ASSERT_OK(batches);
+  for (const Batch& batch : *batches) ASSERT_OK(pipeline_->Step(batch));
+  EXPECT_EQ(pipeline_->step(), kSteps);
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // for who would read ahead
+  EXPECT_EQ(data->reads(), kSteps * pipeline_->global_batch());
+  // A step beyond them reads what it needs itself.
+  ASSERT_OK(pipeline_->Step({.step = kSteps, .indices = batches_[0].indices}));
+  EXPECT_EQ(data->reads(), (kSteps + 1) * pipeline_->global_batch());
+  data.reset();
+  EXPECT_OK(pipeline_->Evaluate(*data_));
+  pipeline_.reset();
 }
 
 }  // namespace
