@@ -76,18 +76,15 @@ Status Linear(const OpRequest& request, const KernelArgs& args) {
   return OkStatus();
 }
 
-// GELU of the sum before it is rounded, as a product's epilogue takes it.
+// GELU of what is stored, so that the result is that of the two ops.
 template <typename T>
 Status LinearGelu(const OpRequest& request, const KernelArgs& args) {
-  const Shape& x = request.inputs[0].shape;
-  const int64_t in = x[-1].size(), out = request.inputs[1].shape[0].size();
+  OC_RETURN_IF_ERROR(Linear<T>(request, args));
   const bool tanh = IsTanh(request);
-  Multiply(RowMajor(args.in<T>(0), in), RowMajor(args.in<T>(1), in, /*transposed=*/true), Rows(x),
-           in, out, [&](int64_t row, int64_t column, double sum) {
-             sum += Load(args.in<T>(2), column);
-             Store(args.out<T>(0), row * out + column, sum);
-             Store(args.out<T>(1), row * out + column, Gelu(sum, tanh));
-           });
+  const int64_t n = request.outputs[0].shape.num_elements();
+  for (int64_t i = 0; i < n; ++i) {
+    Store(args.out<T>(1), i, Gelu(Load(args.out<T>(0), i), tanh));
+  }
   return OkStatus();
 }
 
