@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "openclaw/devices/reference/floats.h"
 #include "openclaw/devices/reference/nn.h"
@@ -114,13 +115,16 @@ Status LayerNormGrad(const OpRequest& request, const KernelArgs& args) {
     StoreSum(request, args, 1, c, dgamma);
     StoreSum(request, args, 2, c, dbeta);
   }
+  std::vector<T> row(static_cast<size_t>(rows.width));
   for (int64_t r = 0; r < rows.count; ++r) {
     const int64_t at = r * rows.width;
-    T* dx = args.out<T>(0) + at;
+    // The gradient of the row as it is stored: dx may have the memory of what is added to it.
     GradInputRow<T, true>(rows.width, args.in<T>(0) + at, args.in<T>(1) + at, args.in<T>(2),
-                          Load(args.in<S>(3), r), Load(args.in<S>(4), r), dx);
-    for (int64_t c = 0; request.inputs.size() > 5 && c < rows.width; ++c) {
-      Store(dx, c, Load(dx, c) + Load(args.in<T>(5), at + c));
+                          Load(args.in<S>(3), r), Load(args.in<S>(4), r), row.data());
+    const T* const other = request.inputs.size() > 5 ? args.in<T>(5) + at : nullptr;
+    for (int64_t c = 0; c < rows.width; ++c) {
+      Store(args.out<T>(0) + at, c,
+            Load(row.data(), c) + (other == nullptr ? 0 : Load(other, c)));
     }
   }
   return OkStatus();

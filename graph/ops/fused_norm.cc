@@ -41,6 +41,7 @@ OpDef AddLayerNorm() {
   def.min_inputs = def.max_inputs = 4;
   def.attrs = {{"eps", 1e-5}};
   def.infer = InferAddLayerNorm;
+  def.reuse = {0};
   def.cost = [](const InferArgs& args, const std::vector<TensorType>& outputs) {
     return CostWithFlops(9.0 * static_cast<double>(outputs[0].shape.num_elements()), args, outputs);
   };
@@ -59,6 +60,7 @@ OpDef LayerNormGrad() {
   def.min_inputs = 5;
   def.max_inputs = 6;
   def.infer = InferLayerNormGrad;
+  def.reuse = {5};
   def.cost = [](const InferArgs& args, const std::vector<TensorType>& outputs) {
     return CostWithFlops(16.0 * static_cast<double>(outputs[0].shape.num_elements()), args,
                          outputs);

@@ -264,11 +264,33 @@ Status VcuLowering::AddCalls(std::vector<SizedCall> calls, bool update, Template
   return OkStatus();
 }
 
+namespace {
+
+// Whether the outputs of a fused node lie apart from each other and from its inputs but where the
+// op allows it. Memory is shared as the nodes that it stands for would share it.
+bool MayShare(const Node& node, const StageAnalysis& analysis) {
+  const std::vector<int>& reuse = node.def->reuse;
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    const int root = analysis.root[node.outputs[i]];
+    for (size_t j = 0; j < node.outputs.size(); ++j) {
+      if (j != i && analysis.root[node.outputs[j]] == root) return false;
+    }
+    for (size_t j = 0; j < node.inputs.size(); ++j) {
+      const bool allowed = i < reuse.size() && reuse[i] == static_cast<int>(j);
+      if (!allowed && analysis.root[node.inputs[j]] == root) return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
 Status VcuLowering::BuildSegment(const Graph& graph, const StageAnalysis& analysis,
                                  const std::string& name, const std::vector<int>& nodes,
                                  bool update, Template& out) {
   out.segment.name = name;
   const auto has_kernel = [&](const Node& node) {
+    if (!MayShare(node, analysis)) return false;
     std::vector<TensorType> inputs;
     for (int v : node.inputs) inputs.push_back(graph.value(v).type);
     return HasOwnKernel({node.def, node.attrs, inputs, 0}, KindOf(out.segment),
