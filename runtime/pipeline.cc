@@ -126,6 +126,7 @@ PartitionOptions PartitionOptionsOf(const PipelineOptions& options) {
   o.search_seconds = std::min(o.search_seconds, options.timeout_seconds / 3);
   o.shard = options.shard;
   o.shard_by = options.shard_by;
+  o.lower.overlap_reductions = options.overlap_reductions;
   o.lower.scratch_bytes = [](int members, int64_t bytes, DType dtype,
                              const std::vector<int64_t>& pieces) {
     return AllReduceScratchBytes(members, bytes, dtype, pieces);

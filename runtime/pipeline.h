@@ -56,9 +56,10 @@ struct PipelineOptions {
   std::optional<int> shard = 0;
   ShardBy shard_by = ShardBy::kEqual;
   OffloadConfig offload;
-  uint64_t seed = 1;        // of initial values, data order and dropout
-  bool capture = true;      // ExecutorOptions::capture
-  int64_t total_steps = 0;  // what learning-rate schedules run towards
+  bool overlap_reductions = true;  // LowerOptions
+  uint64_t seed = 1;               // of initial values, data order and dropout
+  bool capture = true;             // ExecutorOptions::capture
+  int64_t total_steps = 0;         // what learning-rate schedules run towards
   int data_workers = 1;
   double timeout_seconds = 30;  // of every blocking call between VCUs
   std::string plan_json;        // a plan to run again, instead of planning

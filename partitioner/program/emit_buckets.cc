@@ -305,6 +305,7 @@ std::vector<std::vector<std::pair<int, int>>> VcuLowering::FindFinals() const {
     }
   }
   std::vector<std::vector<std::pair<int, int>>> finals(work.size());
+  if (!context_.options.overlap_reductions) return finals;
   std::map<int, std::pair<int, int>> latest;  // by group: (item, behind)
   for (int b = 0; b < static_cast<int>(s.buckets.size()); ++b) {
     if (s.buckets[b].group == kNone || s.uses[b].shard >= 2 || MemberOf(b) == kNone) continue;

@@ -37,6 +37,9 @@ struct LowerOptions {
       };
   // Gradients are reduced in buckets of at most this (buckets.h).
   int64_t bucket_bytes = int64_t{32} << 20;
+  // false: gradients that are reduced once a step are so behind all work, not beside the last
+  // backward: to see what that gains.
+  bool overlap_reductions = true;
   // false: arenas larger than a VCU's budget are no error.
   bool keep_budgets = true;
   // States that lie outside of a VCU's memory are updated in pieces of at most this; a larger

@@ -405,5 +405,27 @@ TEST(DividedState, BytesBetweenTensorsAreNobodys) {
   }
 }
 
+// Without overlap no work is behind the first reduction but what the reductions themselves want.
+TEST(DividedState, ReductionsMayWaitForAllWork) {
+  const Planned p = PlanModel(SmallGpt(), 1, 2, 4);
+  for (const bool overlap : {true, false}) {
+    PartitionOptions options;
+    options.lower.overlap_reductions = overlap;
+    options.lower.bucket_bytes = 8 << 10;
+    const auto planned = DynamicGraphPartitioner(p.joint, &p.update, p.cluster, p.costs)
+                             .Realize(p.planned.plan, options);
+    ASSERT_TRUE(planned.ok()) << planned.status();
+    const std::vector<Command>& commands = planned->program.vcus[0].commands;
+    const auto reduced = std::find_if(commands.begin(), commands.end(), [](const Command& c) {
+      return c.kind == CommandKind::kCollective && c.name.rfind("gradients", 0) == 0;
+    });
+    ASSERT_NE(reduced, commands.end());
+    const bool behind = std::none_of(reduced, commands.end(), [](const Command& c) {
+      return c.kind == CommandKind::kCompute && c.micro_batch != kNone;
+    });
+    EXPECT_EQ(behind, !overlap);
+  }
+}
+
 }  // namespace
 }  // namespace oc
