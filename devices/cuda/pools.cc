@@ -13,7 +13,8 @@ kernels::PoolAxis AxisOf(const ops::WindowAxis& axis, int64_t size, int64_t outp
           .outputs = static_cast<int>(outputs),
           .kernel = static_cast<int>(axis.kernel),
           .stride = static_cast<int>(axis.stride),
-          .before = static_cast<int>(axis.before)};
+          .before = static_cast<int>(axis.before),
+          .by_stride = kernels::Quotient(axis.stride)};
 }
 
 Status AddPool(const OpRequest& r, OpPlan& plan, What what) {

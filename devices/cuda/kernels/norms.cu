@@ -10,8 +10,10 @@ namespace {
 
 constexpr int kBlock = 256;      // threads of a plain kernel
 constexpr int kWarpsBlock = 128;  // of a block whose warps have rows of their own
-constexpr int kTogether = 2;      // rows that a warp or block has at once: their loads overlap
-constexpr int64_t kParts = 396;   // partial sums of weights: three a multiprocessor of an H200
+// Rows that a warp or block has at once: their loads overlap. Sums of weights take the registers of
+// a second one.
+constexpr int kTogether = 2;
+constexpr int64_t kParts = 528;   // partial sums of weights: four a multiprocessor of an H200
 // Rows so short that little of a gradient is left by its sums go to the kernel in double.
 constexpr int64_t kShort = 32;
 
@@ -21,7 +23,6 @@ struct Spread {
   static constexpr int kThreads = kThreads_, kHeld = kHeld_;
   static constexpr int kBlockSize = kThreads == kWarp ? kWarpsBlock : kThreads;
   static constexpr int kGroups = kBlockSize / kThreads;  // that have rows of their own
-  static constexpr int64_t kRows = kGroups * kTogether;  // of a block at a time
 
   // f(h, column of the first element) for the packs that the thread holds of a row.
   template <int V, typename F>
@@ -56,13 +57,14 @@ __device__ __forceinline__ void SumOverRow(float (&values)[N], float (*scratch)[
 }
 
 // The rows that a group of threads has at once, `rows` apart of which some may lie beyond the last.
+template <int N>
 struct RowsAtOnce {
-  int64_t row[kTogether];
-  bool there[kTogether];
+  int64_t row[N];
+  bool there[N];
 
   __device__ __forceinline__ RowsAtOnce(int64_t first, int64_t step, int64_t rows) {
 #pragma unroll
-    for (int r = 0; r < kTogether; ++r) {
+    for (int r = 0; r < N; ++r) {
       row[r] = first + r * step;
       there[r] = row[r] < rows;
     }
@@ -74,7 +76,8 @@ __global__ void __launch_bounds__(S::kBlockSize) Forward(NormForward n) {
   constexpr int V = kWide<T>;
   __shared__ float scratch[S::kThreads / kWarp][kTogether];
   const int group = static_cast<int>(threadIdx.x) / S::kThreads;
-  const RowsAtOnce rows(static_cast<int64_t>(blockIdx.x) * S::kRows + group, S::kGroups, n.rows);
+  const RowsAtOnce<kTogether> rows(
+      static_cast<int64_t>(blockIdx.x) * kTogether * S::kGroups + group, S::kGroups, n.rows);
   const float columns = static_cast<float>(n.columns);
   Pack<T, V> x[kTogether][S::kHeld];
 #pragma unroll
@@ -164,36 +167,44 @@ __global__ void __launch_bounds__(S::kBlockSize) Forward(NormForward n) {
 // Rows after rows, kParts blocks at most where weights are wanted: each block then has one partial
 // sum a column, of its rows in their order.
 template <typename T, typename S, bool kWeights>
-__global__ void __launch_bounds__(S::kBlockSize) Backward(NormBackward n) {
+__global__ void __launch_bounds__(S::kBlockSize, S::kHeld <= 3 && kWeights ? 4 : 1)
+    Backward(NormBackward n) {
   constexpr int V = kWide<T>;
-  __shared__ float scratch[S::kThreads / kWarp][2 * kTogether];
+  constexpr int kAtOnce = kWeights ? 1 : kTogether;
+  __shared__ float scratch[S::kThreads / kWarp][2 * kAtOnce];
   const int group = static_cast<int>(threadIdx.x) / S::kThreads;
   const float columns = static_cast<float>(n.columns);
   const bool scaled = n.gamma != nullptr && n.dx != nullptr;
   float dgamma[kWeights ? S::kHeld : 1][V] = {}, dbeta[kWeights ? S::kHeld : 1][V] = {};
-  const int64_t step = static_cast<int64_t>(gridDim.x) * S::kRows;
-  for (int64_t first = static_cast<int64_t>(blockIdx.x) * S::kRows; first < n.rows;
+  const int64_t step = static_cast<int64_t>(gridDim.x) * kAtOnce * S::kGroups;
+  for (int64_t first = static_cast<int64_t>(blockIdx.x) * kAtOnce * S::kGroups; first < n.rows;
        first += step) {
-    const RowsAtOnce rows(first + group, S::kGroups, n.rows);
-    Pack<T, V> x[kTogether][S::kHeld], dy[kTogether][S::kHeld];
-    float mean[kTogether] = {}, rstd[kTogether] = {};
+    const RowsAtOnce<kAtOnce> rows(first + group, S::kGroups, n.rows);
+    Pack<T, V> x[kAtOnce][S::kHeld], dy[kAtOnce][S::kHeld];
+    Pack<T, V> early[kAtOnce][kWeights ? S::kHeld : 1];  // of the residual
+    float mean[kAtOnce] = {}, rstd[kAtOnce] = {};
 #pragma unroll
-    for (int r = 0; r < kTogether; ++r) {
+    for (int r = 0; r < kAtOnce; ++r) {
       if (!rows.there[r]) continue;
       const int64_t at = rows.row[r] * n.columns;
       S::template ForEach<V>(n.columns, [&](int h, int64_t c) {
         dy[r][h] = Load<V>(static_cast<const T*>(n.dy) + at + c);
         x[r][h] = Load<V>(static_cast<const T*>(n.x) + at + c);
+        if constexpr (kWeights) {
+          if (n.residual != nullptr) {
+            early[r][h] = Load<V>(static_cast<const T*>(n.residual) + at + c);
+          }
+        }
       });
       mean[r] = n.centred ? n.mean[rows.row[r]] : 0.0f;
       rstd[r] = n.rstd[rows.row[r]];
     }
-    float sums[2 * kTogether] = {};  // of g, of g * xhat
+    float sums[2 * kAtOnce] = {};  // of g, of g * xhat
     S::template ForEach<V>(n.columns, [&](int h, int64_t c) {
       Pack<T, V> gamma;
       if (scaled) gamma = Load<V>(static_cast<const T*>(n.gamma) + c);
 #pragma unroll
-      for (int r = 0; r < kTogether; ++r) {
+      for (int r = 0; r < kAtOnce; ++r) {
         if (!rows.there[r]) continue;
 #pragma unroll
         for (int i = 0; i < V; ++i) {
@@ -211,7 +222,7 @@ __global__ void __launch_bounds__(S::kBlockSize) Backward(NormBackward n) {
     if (n.dx == nullptr) continue;
     SumOverRow<S::kThreads>(sums, scratch);
 #pragma unroll
-    for (int r = 0; r < kTogether; ++r) {
+    for (int r = 0; r < kAtOnce; ++r) {
 #pragma unroll
       for (int h = 0; h < S::kHeld; ++h) {
         Forget(x[r][h]);
@@ -222,14 +233,18 @@ __global__ void __launch_bounds__(S::kBlockSize) Backward(NormBackward n) {
       Pack<T, V> gamma;
       if (scaled) gamma = Load<V>(static_cast<const T*>(n.gamma) + c);
 #pragma unroll
-      for (int r = 0; r < kTogether; ++r) {
+      for (int r = 0; r < kAtOnce; ++r) {
         if (!rows.there[r]) continue;
         const int64_t at = rows.row[r] * n.columns + c;
         const float mean_g = n.centred ? sums[2 * r] / columns : 0.0f;
         const float mean_gx = sums[2 * r + 1] / columns;
         Pack<T, V> more;
+        if constexpr (kWeights) {
+          more = early[r][h];
+        } else {
+          if (n.residual != nullptr) more = Load<V>(static_cast<const T*>(n.residual) + at);
+        }
         float dx[V];
-        if (n.residual != nullptr) more = Load<V>(static_cast<const T*>(n.residual) + at);
 #pragma unroll
         for (int i = 0; i < V; ++i) {
           const float xhat = (x[r][h][i] - mean[r]) * rstd[r];
@@ -404,10 +419,11 @@ int64_t PartsOf(int64_t rows, int64_t a_block) {
 template <typename T, typename S>
 int64_t LaunchBackward(const NormBackward& n, bool weights, cudaStream_t stream) {
   if (!weights) {
-    Backward<T, S, false><<<BlocksFor(n.rows, S::kRows), S::kBlockSize, 0, stream>>>(n);
+    Backward<T, S, false>
+        <<<BlocksFor(n.rows, S::kGroups * kTogether), S::kBlockSize, 0, stream>>>(n);
     return 0;
   }
-  const int64_t parts = PartsOf(n.rows, S::kRows);
+  const int64_t parts = PartsOf(n.rows, S::kGroups);
   const size_t shared =
       S::kGroups > 1 ? static_cast<size_t>(S::kGroups * 2 * n.columns) * sizeof(float) : 0;
   Backward<T, S, true><<<static_cast<unsigned>(parts), S::kBlockSize, shared, stream>>>(n);
@@ -437,7 +453,8 @@ cudaError_t Launch(const NormForward& n, cudaStream_t stream) {
       if constexpr (std::is_void_v<S>) {
         PlainForward<T><<<static_cast<unsigned>(n.rows), kBlock, 0, stream>>>(n);
       } else {
-        Forward<T, S><<<BlocksFor(n.rows, S::kRows), S::kBlockSize, 0, stream>>>(n);
+        Forward<T, S>
+            <<<BlocksFor(n.rows, S::kGroups * kTogether), S::kBlockSize, 0, stream>>>(n);
       }
     });
     return cudaGetLastError();

@@ -7,6 +7,11 @@
 namespace oc::cuda::kernels {
 namespace {
 
+__device__ __forceinline__ int Over(int n, const Quotient& by) {
+  const auto whole = static_cast<uint32_t>(n);
+  return static_cast<int>((__umulhi(whole, by.magic) + whole) >> by.shift);
+}
+
 // Position k of window o reads this element of the image.
 __device__ __forceinline__ int PositionOf(const PoolAxis& a, int window, int k) {
   return window * a.stride - a.before + k;
@@ -17,8 +22,8 @@ struct Readers {
   int first, last;
   __device__ __forceinline__ Readers(const PoolAxis& a, int position) {
     const int within = position + a.before;
-    first = within < a.kernel ? 0 : (within - a.kernel) / a.stride + 1;
-    last = min(a.outputs - 1, within / a.stride);
+    first = within < a.kernel ? 0 : Over(within - a.kernel, a.by_stride) + 1;
+    last = min(a.outputs - 1, Over(within, a.by_stride));
   }
 };
 
@@ -29,10 +34,9 @@ struct Place {
   bool within;
 
   __device__ __forceinline__ Place(const Pool& p, int width, int pack) {
-    const unsigned packs = static_cast<unsigned>(p.channels) / static_cast<unsigned>(pack);
-    const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
-    w = static_cast<int>(i / packs);
-    channel = static_cast<int>(i % packs) * pack;
+    const auto i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+    w = Over(i, p.by_packs);
+    channel = i * pack - w * static_cast<int>(p.channels);
     h = static_cast<int>(blockIdx.y);
     batch = p.first + blockIdx.z;
     within = w < width;
@@ -117,8 +121,9 @@ __global__ void __launch_bounds__(kThreads) Maximum(Pool p) {
 #pragma unroll
     for (int i = 0; i < V; ++i) {
       // The first largest; what is no number wins, so that it is not hidden.
-      const bool wins = index[i] < 0 || pack[i] > best[i] || (isnan(pack[i]) && !isnan(best[i]));
-      best[i] = wins ? pack[i] : best[i];
+      const float x = pack[i];
+      const bool wins = index[i] < 0 || (!(x <= best[i]) && best[i] == best[i]);
+      best[i] = wins ? x : best[i];
       index[i] = wins ? position : index[i];
     }
   });
@@ -130,15 +135,36 @@ __global__ void __launch_bounds__(kThreads) Maximum(Pool p) {
   Store(static_cast<T*>(p.to) + y, Pack<T, V>::Of(best));
 }
 
+// Adds those elements of dy whose window chose `position`: four positions are compared at once, and
+// what was not chosen becomes 0.
+template <typename T, int V>
+__device__ __forceinline__ void AddChosen(float (&sum)[V], const Positions<V>& positions,
+                                          const Pack<T, V>& dy, int position) {
+  if constexpr (Pack<T, V>::kPairs && V % 4 == 0) {
+    uint32_t words[V / 4];
+    memcpy(words, &positions, sizeof(words));
+#pragma unroll
+    for (int w = 0; w < V / 4; ++w) {
+      const uint32_t chosen = __vcmpeq4(words[w], static_cast<uint32_t>(position) * 0x01010101u);
+#pragma unroll
+      for (int pair = 0; pair < 2; ++pair) {
+        const uint32_t mask = __byte_perm(chosen, 0, pair == 0 ? 0x1100 : 0x3322);
+        const uint32_t kept = dy.words[w * 2 + pair] & mask;
+        sum[w * 4 + pair * 2] += OfPair(kept, false, T{});
+        sum[w * 4 + pair * 2 + 1] += OfPair(kept, true, T{});
+      }
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < V; ++i) sum[i] += positions.at[i] == position ? dy[i] : 0.0f;
+  }
+}
+
 template <typename T, int V>
 __global__ void __launch_bounds__(kThreads) MaximumGrad(Pool p) {
   const Place at(p, p.w.size, V);
   if (!at.within) return;
   float sum[V] = {};
-  const auto add = [&](const Positions<V>& positions, const Pack<T, V>& dy, int position) {
-#pragma unroll
-    for (int i = 0; i < V; ++i) sum[i] += positions.at[i] == position ? dy[i] : 0.0f;
-  };
   const T* dy = static_cast<const T*>(p.from);
   const Readers of_h(p.h, at.h), of_w(p.w, at.w);
   if (of_h.last - of_h.first < 2 && of_w.last - of_w.first < 2) {
@@ -151,7 +177,8 @@ __global__ void __launch_bounds__(kThreads) MaximumGrad(Pool p) {
       const int h = of_h.first + r / 2, w = of_w.first + r % 2;
       position[r] = -1;
       if (h > of_h.last || w > of_w.last) continue;
-      const int64_t y = PooledAt(p, at, h, w);
+      const int64_t row = ((at.batch * p.h.outputs + h) * p.w.outputs) * p.channels;
+      const int64_t y = row + (w * static_cast<int>(p.channels) + at.channel);
       position[r] = (at.h + p.h.before - h * p.h.stride) * p.w.kernel + at.w + p.w.before -
                     w * p.w.stride;
       positions[r] = *reinterpret_cast<const Positions<V>*>(p.index + y);
@@ -159,11 +186,12 @@ __global__ void __launch_bounds__(kThreads) MaximumGrad(Pool p) {
     }
 #pragma unroll
     for (int r = 0; r < 4; ++r) {
-      if (position[r] >= 0) add(positions[r], packs[r], position[r]);
+      if (position[r] >= 0) AddChosen(sum, positions[r], packs[r], position[r]);
     }
   } else {
     ForReaders(p, at, [&](int64_t y, int, int, int position) {
-      add(*reinterpret_cast<const Positions<V>*>(p.index + y), Load<V>(dy + y), position);
+      AddChosen(sum, *reinterpret_cast<const Positions<V>*>(p.index + y), Load<V>(dy + y),
+                position);
     });
   }
   Store(static_cast<T*>(p.to) + ImageAt(p, at, at.h, at.w), Pack<T, V>::Of(sum));
@@ -209,6 +237,7 @@ cudaError_t LaunchOf(const Pool& pool, cudaStream_t stream) {
   for (int64_t first = 0; first < pool.batch; first += kMostImages) {
     Pool p = pool;
     p.first = first;
+    p.by_packs = Quotient(pool.channels / V);
     const dim3 grid(BlocksFor(items, threads), static_cast<unsigned>(height),
                     static_cast<unsigned>(std::min(kMostImages, pool.batch - first)));
     switch (p.what) {

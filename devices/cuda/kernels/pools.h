@@ -6,10 +6,22 @@
 
 namespace oc::cuda::kernels {
 
+// n / by for 0 <= n < 2^31, by a product and a shift (Granlund and Montgomery, 1994).
+struct Quotient {
+  uint32_t magic = 1, shift = 0;
+
+  Quotient() = default;
+  explicit Quotient(int64_t by) {
+    while ((int64_t{1} << shift) < by) ++shift;
+    magic = static_cast<uint32_t>((((int64_t{1} << shift) - by) << 32) / by + 1);
+  }
+};
+
 // As ops::WindowAxis; windows of pools have no dilation.
 struct PoolAxis {
   int size = 0, outputs = 0;  // of the image and of the pooled one
   int kernel = 1, stride = 1, before = 0;
+  Quotient by_stride;
 };
 
 struct Pool {
@@ -18,6 +30,7 @@ struct Pool {
   Type type = Type::kF32;
   int64_t batch = 0, channels = 0;
   int64_t first = 0;  // image of a launch
+  Quotient by_packs;  // packs of a pixel
   PoolAxis h, w;
   bool count_padding = true;   // in the divisor of a mean
   const void* from = nullptr;  // x, or dy
