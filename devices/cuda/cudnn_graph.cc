@@ -479,6 +479,7 @@ StatusOr<std::shared_ptr<const DnnPlan>> DnnGraph::Build(Options& options) {
       best = std::move(plan);
       best_seconds = seconds;
       options.pick = number;
+      if (seconds == 0) break;
     }
   }
   if (best == nullptr) return last;
