@@ -1,9 +1,7 @@
 // Convolutions by cuDNN, with the plan measured once a shape; by their definition where cuDNN has
 // none for a shape or where an operand does not lie on 16 bytes. Weights are kept as
 // [out, in, rows, columns], and cuDNN's fast plans want them as images lie: they are turned before
-// each use, which is small beside the convolution. Fast plans of narrow floats also want input
-// channels by eights: where they are not (a first layer's three), forward and weight gradient work
-// on a padded copy of the images, four times as fast on an H200 as without.
+// each use, which is small beside the convolution.
 #include "openclaw/devices/cuda/kernels/conv2d.h"
 
 #include <map>
@@ -103,20 +101,16 @@ class ConvStep : public Step {
     return s.pad_top > reach_h || s.pad_bottom > reach_h || s.pad_left > reach_w ||
            s.pad_right > reach_w;
   }
-  bool padded() const { return library_.in != p_.shape.in; }
 
   StatusOr<std::shared_ptr<const DnnPlan>> Make(const CudaSlice& slice,
                                                 const std::shared_ptr<Dnn>& dnn,
                                                 const std::string& where) const;
   int64_t weight_bytes() const {
-    return RoomFor(library_.w_elements() * kernels::BytesOf(p_.shape.type));
-  }
-  int64_t image_bytes() const {
-    return padded() ? RoomFor(library_.x_elements() * kernels::BytesOf(p_.shape.type)) : 0;
+    return RoomFor(p_.shape.w_elements() * kernels::BytesOf(p_.shape.type));
   }
   // Weights that lie the same either way need not be turned.
   bool turned() const {
-    return padded() || (p_.shape.taps() != 1 && p_.shape.in_group != 1) ||
+    return (p_.shape.taps() != 1 && p_.shape.in_group != 1) ||
            (p_.kind == Kind::kWeight && (p_.accumulate || p_.sum != p_.shape.type));
   }
   Places PlacesOf(const Call& call) const;
@@ -124,14 +118,13 @@ class ConvStep : public Step {
   cudaError_t RunOwn(const Places& at, cudaStream_t stream) const;
 
   const ConvParts p_;
-  ConvShape library_ = p_.shape;  // what cuDNN computes
   std::shared_ptr<const DnnPlan> plan_;
 };
 
 StatusOr<std::shared_ptr<const DnnPlan>> ConvStep::Make(const CudaSlice& slice,
                                                         const std::shared_ptr<Dnn>& dnn,
                                                         const std::string& where) const {
-  const ConvShape& s = library_;
+  const ConvShape& s = p_.shape;
   const DnnType type = DnnTypeOf(s.type);
   DnnGraph graph(dnn);
   const auto image = [&](int64_t height, int64_t width, int64_t channels) {
@@ -200,14 +193,10 @@ StatusOr<int64_t> ConvStep::Prepare(const CudaSlice& slice, const std::string& w
   if (s.x_elements() == 0 || s.y_elements() == 0 || s.w_elements() == 0) return int64_t{0};
   OC_ASSIGN_OR_RETURN(const std::shared_ptr<Dnn> dnn, slice.dnn());
   if (wide_padding()) return int64_t{0};
-  constexpr int64_t kChannels = 8;
-  if (kernels::BytesOf(s.type) == 2 && s.groups == 1 && p_.kind != Kind::kInput) {
-    library_.in = library_.in_group = (s.in + kChannels - 1) / kChannels * kChannels;
-  }
   auto made = dnn->Plan(NameOf(p_, slice.traits().units), [&] { return Make(slice, dnn, where); });
   if (made.ok()) {
     plan_ = *std::move(made);
-    return plan_->workspace_bytes() + image_bytes() + (turned() ? weight_bytes() : 0);
+    return plan_->workspace_bytes() + (turned() ? weight_bytes() : 0);
   }
   return absl::IsUnimplemented(made.status()) ? StatusOr<int64_t>(0) : made.status();
 }
@@ -241,29 +230,20 @@ Status ConvStep::RunPlan(const Places& at, const Call& call, char* scratch,
                          const std::string& where) const {
   const ConvShape& s = p_.shape;
   const auto done = [&](cudaError_t code) { return ToStatus(code, "launch a kernel", where); };
-  const void* images = at.x;
-  if (padded()) {
-    images = scratch;
-    scratch += image_bytes();
-    OC_RETURN_IF_ERROR(done(kernels::PadChannels(at.x, s.in, const_cast<void*>(images), library_.in,
-                                                 s.batch * s.height * s.width, call.stream)));
-  }
   const void* weights = at.w;
   if (turned()) {
     weights = scratch;
     scratch += weight_bytes();
     if (p_.kind != Kind::kWeight) {
-      OC_RETURN_IF_ERROR(
-          done(kernels::WeightsToLibrary(s.type, at.w, const_cast<void*>(weights), s.out,
-                                         s.in_group, library_.in_group, s.taps(), call.stream)));
+      OC_RETURN_IF_ERROR(done(kernels::WeightsToLibrary(s.type, at.w, const_cast<void*>(weights),
+                                                        s.out, s.in_group, s.taps(), call.stream)));
     }
   }
-  const std::pair<DnnTensor, const void*> pointers[] = {{kX, images}, {kW, weights}, {kY, at.y}};
+  const std::pair<DnnTensor, const void*> pointers[] = {{kX, at.x}, {kW, weights}, {kY, at.y}};
   OC_RETURN_IF_ERROR(Annotate(plan_->Run(call.stream, pointers, scratch), where));
   if (p_.kind == Kind::kWeight && turned()) {
     return done(kernels::WeightsFromLibrary(s.type, p_.sum, weights, const_cast<void*>(at.w), s.out,
-                                            s.in_group, library_.in_group, s.taps(), p_.accumulate,
-                                            call.stream));
+                                            s.in_group, s.taps(), p_.accumulate, call.stream));
   }
   if (at.bias == nullptr) return OkStatus();
   return done(kernels::Binary(s.type, kernels::BinaryOp::kAdd, at.y, at.bias,

@@ -93,36 +93,16 @@ __global__ void __launch_bounds__(kThreads)
   dw[i] = FromFloat<R>(sum);
 }
 
-template <typename T>
-__global__ void ToLibraryKernel(const T* from, T* to, int64_t n, int64_t in, int64_t padded,
-                                int64_t taps) {
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (i >= n) return;
-  const int64_t c = i % padded, t = i / padded % taps, o = i / (padded * taps);
-  to[i] = c < in ? from[(o * in + c) * taps + t] : FromFloat<T>(0);
-}
-
+// to[o][c][r] = from[o][r][c].
 template <typename A, typename R>
-__global__ void FromLibraryKernel(const A* from, R* to, int64_t n, int64_t in, int64_t padded,
-                                  int64_t taps, bool accumulate) {
+__global__ void WeightsKernel(const A* from, R* to, int64_t n, int64_t rows, int64_t columns,
+                              bool accumulate) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= n) return;
-  const int64_t t = i % taps, c = i / taps % in, o = i / (taps * in);
-  float value = ToFloat(from[(o * taps + t) * padded + c]);
+  const int64_t r = i % rows, c = i / rows % columns, o = i / (rows * columns);
+  float value = ToFloat(from[(o * rows + r) * columns + c]);
   if (accumulate) value += ToFloat(to[i]);
   to[i] = FromFloat<R>(value);
-}
-
-// A thread eight channels of a pixel.
-__global__ void PadChannelsKernel(const uint16_t* x, int64_t in, uint4* y, int64_t groups,
-                                  int64_t n) {
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (i >= n) return;
-  const int64_t first = i % groups * 8, pixel = i / groups;
-  Vec<uint16_t, 8> v;
-#pragma unroll
-  for (int k = 0; k < 8; ++k) v.v[k] = first + k < in ? x[pixel * in + first + k] : uint16_t{0};
-  y[i] = *reinterpret_cast<const uint4*>(&v);
 }
 
 unsigned Blocks(int64_t n) { return static_cast<unsigned>(DivUp(n, kThreads)); }
@@ -166,38 +146,29 @@ cudaError_t Conv2dGradWeight(const ConvShape& s, const void* dy, const void* x, 
 }
 
 cudaError_t WeightsToLibrary(Type type, const void* from, void* to, int64_t out, int64_t in,
-                             int64_t padded, int64_t taps, cudaStream_t stream) {
-  const int64_t n = out * padded * taps;
+                             int64_t taps, cudaStream_t stream) {
+  const int64_t n = out * in * taps;
   if (n == 0) return cudaSuccess;
   return ForFloat(type, [&]<typename T>(T) {
-    ToLibraryKernel<T><<<Blocks(n), kThreads, 0, stream>>>(
-        static_cast<const T*>(from), static_cast<T*>(to), n, in, padded, taps);
+    WeightsKernel<T, T><<<Blocks(n), kThreads, 0, stream>>>(
+        static_cast<const T*>(from), static_cast<T*>(to), n, in, taps, false);
     return cudaGetLastError();
   });
 }
 
 cudaError_t WeightsFromLibrary(Type from_type, Type to_type, const void* from, void* to,
-                               int64_t out, int64_t in, int64_t padded, int64_t taps,
-                               bool accumulate, cudaStream_t stream) {
+                               int64_t out, int64_t in, int64_t taps, bool accumulate,
+                               cudaStream_t stream) {
   const int64_t n = out * in * taps;
   if (n == 0) return cudaSuccess;
   return ForFloat(from_type, [&]<typename A>(A) {
     const auto launch = [&]<typename R>(R) {
-      FromLibraryKernel<A, R><<<Blocks(n), kThreads, 0, stream>>>(
-          static_cast<const A*>(from), static_cast<R*>(to), n, in, padded, taps, accumulate);
+      WeightsKernel<A, R><<<Blocks(n), kThreads, 0, stream>>>(
+          static_cast<const A*>(from), static_cast<R*>(to), n, taps, in, accumulate);
       return cudaGetLastError();
     };
     return to_type == Type::kF32 ? launch(float{}) : launch(A{});
   });
-}
-
-cudaError_t PadChannels(const void* x, int64_t in, void* y, int64_t padded, int64_t pixels,
-                        cudaStream_t stream) {
-  const int64_t groups = padded / 8, n = pixels * groups;
-  if (n == 0) return cudaSuccess;
-  PadChannelsKernel<<<Blocks(n), kThreads, 0, stream>>>(static_cast<const uint16_t*>(x), in,
-                                                        static_cast<uint4*>(y), groups, n);
-  return cudaGetLastError();
 }
 
 }  // namespace oc::cuda::kernels

@@ -29,15 +29,12 @@ cudaError_t Conv2dGradInput(const ConvShape& shape, const void* dy, const void* 
 cudaError_t Conv2dGradWeight(const ConvShape& shape, const void* dy, const void* x, Type sum,
                              bool accumulate, void* dw, cudaStream_t stream);
 
-// From [out, in, taps] to [out, taps, padded], zeros behind the `in` channels.
+// From [out, in, taps] to [out, taps, in].
 cudaError_t WeightsToLibrary(Type type, const void* from, void* to, int64_t out, int64_t in,
-                             int64_t padded, int64_t taps, cudaStream_t stream);
+                             int64_t taps, cudaStream_t stream);
 // And back, from one float type to another.
 cudaError_t WeightsFromLibrary(Type from_type, Type to_type, const void* from, void* to,
-                               int64_t out, int64_t in, int64_t padded, int64_t taps,
-                               bool accumulate, cudaStream_t stream);
-// x[pixels, in] to y[pixels, 8 * n], zeros behind; elements of 16 bits, y on 16 bytes.
-cudaError_t PadChannels(const void* x, int64_t in, void* y, int64_t padded, int64_t pixels,
-                        cudaStream_t stream);
+                               int64_t out, int64_t in, int64_t taps, bool accumulate,
+                               cudaStream_t stream);
 
 }  // namespace oc::cuda::kernels

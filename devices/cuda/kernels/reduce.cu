@@ -195,7 +195,7 @@ cudaError_t LaunchReduce(const Finish& f, const T* x, const Walk& kept, const Wa
   // Whether each output's elements lie together, on 16 bytes.
   bool line = inner.dims == 1 && inner.strides[0] == 1 && Aligned(x, 16);
   for (int d = 0; d < kept.dims; ++d) line = line && kept.strides[d] % kWide<T> == 0;
-  if (elements / parts >= 1024) {
+  if (elements / parts >= (line ? 16384 : 1024)) {
     ReduceKernel<T, R, kThreads><<<static_cast<unsigned>(sums), kThreads, 0, stream>>>(
         f, x, kept, inner, outputs, elements, parts, line, parts_of, y);
   } else if (elements / parts >= 32) {
