@@ -33,7 +33,7 @@ done
 # What the loader finds for them here, but for what every machine has and what is the machine's own.
 own='lib(c|m|dl|pthread|rt|stdc\+\+|gcc_s)|ld-linux.*'
 mpi='libmpi.*|libopen-.*|libevent.*|libpmix.*|libucp.*|libucs.*|libuct.*|libucm.*'
-cuda='libcuda.*|libcublas.*|libcudnn.*|libnccl.*|libnvrtc.*|libnvJitLink.*|libOpenCL'
+cuda='libcuda.*|libcublas.*|libcudnn.*|libnccl.*|libnvrtc.*|libnvJitLink.*'
 find "$folder/bin" "$lib" -type f \( -perm -u+x -o -name '*.so*' \) -print0 |
   LD_LIBRARY_PATH=$lib xargs -0 -n 1 ldd 2>/dev/null | awk '$2 == "=>" && $3 ~ /^\// {print $3}' |
   sort -u | while read -r file; do
