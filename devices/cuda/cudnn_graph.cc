@@ -479,6 +479,7 @@ StatusOr<std::shared_ptr<const DnnPlan>> DnnGraph::Build(Options& options) {
       best = std::move(plan);
       best_seconds = seconds;
       options.pick = number;
+      if (seconds == 0) break;
     }
   }
   if (best == nullptr) return last;
@@ -518,6 +519,10 @@ Status DnnPlan::Run(cudaStream_t stream, Pointers pointers, void* workspace) con
   OC_RETURN_IF_ERROR(dnn_->ToStatus(f.finalize(raw), "cudnnBackendFinalize"));
   std::lock_guard<std::mutex> lock(dnn_->mutex_);
   OC_RETURN_IF_ERROR(dnn_->ToStatus(f.set_stream(dnn_->handle_, stream), "cudnnSetStream"));
+  // cuDNN has a CUDA runtime of its own, where the error of an earlier launch that a device refused
+  // (a plan that was tried and does not fit a part of it) waits for the next who looks: the call
+  // that finds it has done its work, and may be made again.
+  if (f.execute(dnn_->handle_, plan_.get(), raw) == 0) return OkStatus();
   return dnn_->ToStatus(f.execute(dnn_->handle_, plan_.get(), raw), "cudnnBackendExecute");
 }
 

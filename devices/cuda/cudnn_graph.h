@@ -161,7 +161,8 @@ class DnnGraph {
     // Of f32: no plans that round the factors of products to fewer bits.
     bool exact = false;
     // Seconds of a plan, below 0 where it does not run: of the first `candidates` plans the fastest
-    // is taken, and its number kept in `pick`. Null: the plan of the number `pick` is taken.
+    // is taken (one of 0 seconds at once), and its number kept in `pick`. Null: the plan of the
+    // number `pick` is taken.
     std::function<StatusOr<double>(const DnnPlan&)> measure;
     int candidates = 1;
     int pick = 0;

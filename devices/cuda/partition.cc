@@ -15,25 +15,25 @@ StatusOr<cudaStream_t> Share::CreateStream(const std::string& where) const {
   return stream;
 }
 
-Status Partition::FindAll(const Driver& driver, const std::string& where) {
-  if (known_) return OkStatus();
-  OC_RETURN_IF_ERROR(ToStatus(driver.get_resource(ordinal_, &all_, CU_DEV_RESOURCE_TYPE_SM),
+Status Partition::FindGroups(const Driver& driver, const std::string& where) {
+  if (!groups_.empty()) return OkStatus();
+  CUdevResource all{};
+  OC_RETURN_IF_ERROR(ToStatus(driver.get_resource(ordinal_, &all, CU_DEV_RESOURCE_TYPE_SM),
                               "cuDeviceGetDevResource", where));
-  free_ = {all_};
-  known_ = true;
-  return OkStatus();
-}
-
-StatusOr<CUdevResource> Partition::Split(const Driver& driver, CUdevResource& from, int units,
-                                         const std::string& where) const {
-  CUdevResource part{}, rest{};
-  unsigned groups = 1;
+  const unsigned smallest = std::max(1u, all.sm.minSmPartitionSize);
+  unsigned count = 0;
+  OC_RETURN_IF_ERROR(ToStatus(driver.split_by_count(nullptr, &count, &all, nullptr, 0, smallest),
+                              "cuDevSmResourceSplitByCount", where));
+  std::vector<CUdevResource> groups(count);
   OC_RETURN_IF_ERROR(
-      ToStatus(driver.split_by_count(&part, &groups, &from, &rest, 0, static_cast<unsigned>(units)),
+      ToStatus(driver.split_by_count(groups.data(), &count, &all, &rest_, 0, smallest),
                "cuDevSmResourceSplitByCount", where));
-  if (groups != 1) return Internal("cuDevSmResourceSplitByCount: no part was made (", where, ")");
-  from = rest;
-  return part;
+  if (count == 0) return FailedPrecondition("the device has no parts (", where, ")");
+  groups.resize(count);
+  groups_ = std::move(groups);
+  users_.assign(groups_.size(), 0);
+  group_units_ = static_cast<int>(groups_[0].sm.smCount);
+  return OkStatus();
 }
 
 StatusOr<std::unique_ptr<Share>> Partition::Take(int units, const std::string& where) {
@@ -41,53 +41,45 @@ StatusOr<std::unique_ptr<Share>> Partition::Take(int units, const std::string& w
   OC_RETURN_IF_ERROR(UseDevice(ordinal_, where));
   // The primary context: it is shared with all green ones, and costs much to make.
   OC_RETURN_IF_ERROR(ToStatus(cudaFree(nullptr), "cudaFree", where));
-  std::unique_lock<std::mutex> lock(mutex_);
-  OC_RETURN_IF_ERROR(FindAll(*driver, where));
-  const int group = std::max(1, static_cast<int>(all_.sm.minSmPartitionSize));
-  const int wanted = std::max(group, units / group * group);
+  std::lock_guard<std::mutex> lock(mutex_);
+  OC_RETURN_IF_ERROR(FindGroups(*driver, where));
+  const size_t count =
+      std::clamp<size_t>(static_cast<size_t>(units / group_units_), 1, groups_.size());
+  // The first groups in a row that are used least.
+  size_t first = 0;
+  int fewest = -1;
+  for (size_t at = 0; at + count <= groups_.size(); ++at) {
+    int users = 0;
+    for (size_t i = at; i < at + count; ++i) users += users_[i];
+    if (fewest < 0 || users < fewest) {
+      first = at;
+      fewest = users;
+    }
+  }
+  std::vector<CUdevResource> parts(groups_.begin() + static_cast<int64_t>(first),
+                                   groups_.begin() + static_cast<int64_t>(first + count));
+  const bool last = first + count == groups_.size();
+  if (last && rest_.type == CU_DEV_RESOURCE_TYPE_SM && rest_.sm.smCount > 0) parts.push_back(rest_);
   std::unique_ptr<Share> share(new Share);
   share->driver_ = driver;
-  // The smallest that is large enough, so that large ones stay.
-  const auto count = [](const CUdevResource& r) { return static_cast<int>(r.sm.smCount); };
-  auto best = free_.end();
-  for (auto it = free_.begin(); it != free_.end(); ++it) {
-    if (count(*it) >= wanted && (best == free_.end() || count(*it) < count(*best))) best = it;
-  }
-  CUdevResource part{};
-  if (best == free_.end()) {
-    share->exclusive_ = false;
-    CUdevResource all = all_;
-    OC_ASSIGN_OR_RETURN(part, Split(*driver, all, wanted, where));
-  } else if (count(*best) - wanted < group) {
-    part = *best;
-    free_.erase(best);
-  } else {
-    OC_ASSIGN_OR_RETURN(part, Split(*driver, *best, wanted, where));
-  }
-  if (share->exclusive_) {
-    ++taken_;
-    share->lease_ = std::shared_ptr<void>(
-        nullptr, [self = shared_from_this(), part](void*) { self->GiveBack(part); });
-  }
-  lock.unlock();
-  share->units_ = static_cast<int>(part.sm.smCount);
+  share->exclusive_ = fewest == 0;
+  for (const CUdevResource& part : parts) share->units_ += static_cast<int>(part.sm.smCount);
   CUdevResourceDesc description = nullptr;
-  OC_RETURN_IF_ERROR(
-      ToStatus(driver->generate_desc(&description, &part, 1), "cuDevResourceGenerateDesc", where));
+  OC_RETURN_IF_ERROR(ToStatus(
+      driver->generate_desc(&description, parts.data(), static_cast<unsigned>(parts.size())),
+      "cuDevResourceGenerateDesc", where));
   OC_RETURN_IF_ERROR(
       ToStatus(driver->create(&share->context_, description, ordinal_, CU_GREEN_CTX_DEFAULT_STREAM),
                "cuGreenCtxCreate", where));
+  for (size_t i = first; i < first + count; ++i) ++users_[i];
+  share->lease_ = std::shared_ptr<void>(
+      nullptr, [self = shared_from_this(), first, count](void*) { self->GiveBack(first, count); });
   return share;
 }
 
-// Parts cannot be joined; once none is in use the device is whole again.
-void Partition::GiveBack(const CUdevResource& part) {
+void Partition::GiveBack(size_t first, size_t count) {
   std::lock_guard<std::mutex> lock(mutex_);
-  if (--taken_ == 0) {
-    free_ = {all_};
-  } else {
-    free_.push_back(part);
-  }
+  for (size_t i = first; i < first + count; ++i) --users_[i];
 }
 
 }  // namespace oc::cuda

@@ -30,28 +30,28 @@ class Share {
 };
 
 // Of one device. Thread-safe.
+//
+// The device is split once into the smallest groups that it has (eight multiprocessors from compute
+// capability 9.0 on), and what is left over; a share is some of them. Parts of a split cannot be
+// split again, so shares of all sizes can only be made up like this.
 class Partition : public std::enable_shared_from_this<Partition> {
  public:
   explicit Partition(int ordinal) : ordinal_(ordinal) {}
-  // About `units` multiprocessors: the device gives them in groups (of eight from compute
-  // capability 9.0 on), so fewer, but one group at least, or a rest that would make no group of its
-  // own. Where not that many are free, of all, shared with other slices. kFailedPrecondition where
-  // the driver cannot divide the device.
+  // About `units` multiprocessors: whole groups, fewer rather than more, but one at least. What is
+  // left over of the device goes to who takes its last groups. Where not that many are free, the
+  // groups that fewest have. kFailedPrecondition where the driver cannot divide the device.
   StatusOr<std::unique_ptr<Share>> Take(int units, const std::string& where);
 
  private:
-  Status FindAll(const Driver& driver, const std::string& where);  // with mutex_ held
-  // `units` of `from`, which becomes what is left.
-  StatusOr<CUdevResource> Split(const Driver& driver, CUdevResource& from, int units,
-                                const std::string& where) const;
-  void GiveBack(const CUdevResource& part);
+  Status FindGroups(const Driver& driver, const std::string& where);  // with mutex_ held
+  void GiveBack(size_t first, size_t count);
 
   const int ordinal_;
   std::mutex mutex_;
-  bool known_ = false;
-  CUdevResource all_{};
-  std::vector<CUdevResource> free_;
-  int taken_ = 0;  // parts that are in use
+  int group_units_ = 0;
+  std::vector<CUdevResource> groups_;
+  CUdevResource rest_{};    // of units that make no group; none: of type invalid
+  std::vector<int> users_;  // of each group
 };
 
 }  // namespace oc::cuda

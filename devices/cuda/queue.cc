@@ -492,6 +492,9 @@ Status CudaQueue::BeginIfFinite(BufferRange value) {
     return FailedPrecondition(where_, ": a condition wants a capture, and none around it");
   }
   OC_RETURN_IF_ERROR(Keep(slice_.Use()));
+  if (!slice_.whole_device()) {
+    return Unimplemented("conditions of captured work: CUDA has none on a part of a device");
+  }
   const Status added = AddCondition(reinterpret_cast<const float*>(AddressOf(value)));
   if (!added.ok()) return Unimplemented("conditions of captured work: ", added.message());
   outside_ = std::exchange(stream_, body_);

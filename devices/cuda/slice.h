@@ -38,6 +38,8 @@ class CudaSlice : public Slice {
   int64_t HighWater(const Buffer& buffer) const override;
 
   const Traits& traits() const { return parts_.traits; }
+  // Not a share of its multiprocessors.
+  bool whole_device() const { return parts_.share == nullptr; }
   // "cuda/MODEL/132sm on gpu:0", for messages.
   const std::string& where() const { return parts_.where; }
   Status Use() const { return UseDevice(parts_.traits.ordinal, parts_.where); }

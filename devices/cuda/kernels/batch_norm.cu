@@ -17,15 +17,21 @@ struct Moments {
     float pivot[V];
   };
   template <int V>
+  using Item = Vec<T, V>;
+  template <int V>
   __device__ __forceinline__ void Begin(int64_t column, State<V>& s) const {
-    kernels::Load<V>(x + column, s.pivot);
+    Load<V>(x + column, s.pivot);
   }
   template <int V>
-  __device__ __forceinline__ void Load(int64_t at, const State<V>& s, float (&first)[V],
-                                       float (&second)[V]) const {
-    kernels::Load<V>(x + at, first);
+  __device__ __forceinline__ void Fetch(int64_t at, Item<V>& item) const {
+    item = LoadVec<T, V>(x + at);
+  }
+  template <int V>
+  __device__ __forceinline__ void Sum(const State<V>& s, const Item<V>& item, float (&first)[V],
+                                      float (&second)[V]) const {
 #pragma unroll
     for (int i = 0; i < V; ++i) {
+      first[i] = ToFloat(item.v[i]);
       const float distance = first[i] - s.pivot[i];
       second[i] = distance * distance;
     }
@@ -48,6 +54,8 @@ struct Normalise {
     float mean[V], scale[V], shift[V];
   };
   template <int V>
+  using Item = Vec<T, V>;
+  template <int V>
   __device__ __forceinline__ void Begin(int64_t column, State<V>& s) const {
 #pragma unroll
     for (int i = 0; i < V; ++i) {
@@ -57,19 +65,22 @@ struct Normalise {
     }
   }
   template <int V>
-  __device__ __forceinline__ void Apply(int64_t at, const State<V>& s) const {
+  __device__ __forceinline__ void Fetch(int64_t at, Item<V>& item) const {
+    item = LoadVec<T, V>(x + at);
+  }
+  template <int V>
+  __device__ __forceinline__ void Apply(int64_t at, const State<V>& s, const Item<V>& item) const {
     float v[V];
-    kernels::Load<V>(x + at, v);
 #pragma unroll
     for (int i = 0; i < V; ++i) {
-      v[i] = (v[i] - s.mean[i]) * s.scale[i] + s.shift[i];
+      v[i] = (ToFloat(item.v[i]) - s.mean[i]) * s.scale[i] + s.shift[i];
       if (relu) v[i] = v[i] < 0 ? 0.0f : v[i];
     }
     Store<V>(y + at, v);
   }
 };
 
-// Of a column: gamma * rstd, and what the gate of the fused relu needs.
+// What both stages of the backward read. The gate of the fused relu is the forward's, bit by bit.
 template <typename T>
 struct GradInputs {
   const T *dy, *x, *gamma, *beta;
@@ -77,30 +88,37 @@ struct GradInputs {
   float eps;
   bool relu;
   template <int V>
-  struct State {
-    float mean[V], rstd[V], gamma[V], beta[V];
+  struct Gate {
+    float mean[V], scale[V], shift[V];
   };
   template <int V>
-  __device__ __forceinline__ void Begin(int64_t column, State<V>& s) const {
+  struct Item {
+    Vec<T, V> dy, x;
+  };
+  __device__ __forceinline__ float Scale(int64_t c) const {
+    return ToFloat(gamma[c]) / sqrtf(var[c] + eps);
+  }
+  template <int V>
+  __device__ __forceinline__ void Begin(int64_t column, Gate<V>& s) const {
 #pragma unroll
     for (int i = 0; i < V; ++i) {
       s.mean[i] = mean[column + i];
-      s.rstd[i] = 1.0f / sqrtf(var[column + i] + eps);
-      s.gamma[i] = ToFloat(gamma[column + i]);
-      s.beta[i] = ToFloat(beta[column + i]);
+      s.scale[i] = Scale(column + i);
+      s.shift[i] = ToFloat(beta[column + i]);
     }
   }
-  // The gated gradient and the normalised x.
   template <int V>
-  __device__ __forceinline__ void Gated(int64_t at, const State<V>& s, float (&g)[V],
-                                        float (&normal)[V]) const {
-    kernels::Load<V>(dy + at, g);
-    kernels::Load<V>(x + at, normal);
-#pragma unroll
-    for (int i = 0; i < V; ++i) {
-      normal[i] = (normal[i] - s.mean[i]) * s.rstd[i];
-      if (relu && !(normal[i] * s.gamma[i] + s.beta[i] > 0)) g[i] = 0;
-    }
+  __device__ __forceinline__ void Fetch(int64_t at, Item<V>& item) const {
+    item.dy = LoadVec<T, V>(dy + at);
+    item.x = LoadVec<T, V>(x + at);
+  }
+  // The gated gradient, and x less its mean.
+  template <int V>
+  __device__ __forceinline__ void Gated(const Gate<V>& s, const Item<V>& item, int i, float& g,
+                                        float& centred) const {
+    g = ToFloat(item.dy.v[i]);
+    centred = ToFloat(item.x.v[i]) - s.mean[i];
+    if (relu && !(centred * s.scale[i] + s.shift[i] > 0)) g = 0;
   }
 };
 
@@ -109,43 +127,52 @@ struct GradSums : GradInputs<T> {
   static constexpr int kSums = 2;
   static constexpr bool kCompensated = false;
   template <int V>
-  using State = typename GradInputs<T>::template State<V>;
+  using State = typename GradInputs<T>::template Gate<V>;
   template <int V>
-  __device__ __forceinline__ void Load(int64_t at, const State<V>& s, float (&first)[V],
-                                       float (&second)[V]) const {
-    float normal[V];
-    this->template Gated<V>(at, s, first, normal);
+  using Item = typename GradInputs<T>::template Item<V>;
+  template <int V>
+  __device__ __forceinline__ void Sum(const State<V>& s, const Item<V>& item, float (&first)[V],
+                                      float (&second)[V]) const {
 #pragma unroll
-    for (int i = 0; i < V; ++i) second[i] = first[i] * normal[i];
+    for (int i = 0; i < V; ++i) {
+      float centred;
+      this->template Gated<V>(s, item, i, first[i], centred);
+      second[i] = first[i] * centred;
+    }
   }
 };
 
+// dx = scale (g - mean of g) - slope (x - mean of x).
 template <typename T>
 struct GradApply : GradInputs<T> {
   T* dx;
-  const float *sum, *product;  // means over the rows of g and of g * normalised x
+  const float *sum, *product;  // of a column: means over the rows of g, and of g (x - mean) / var
   template <int V>
-  struct State : GradInputs<T>::template State<V> {
-    float sum[V], product[V];
+  struct State {
+    typename GradInputs<T>::template Gate<V> gate;
+    float sum[V], slope[V];
   };
   template <int V>
+  using Item = typename GradInputs<T>::template Item<V>;
+  template <int V>
   __device__ __forceinline__ void Begin(int64_t column, State<V>& s) const {
-    GradInputs<T>::template Begin<V>(column, s);
+    GradInputs<T>::template Begin<V>(column, s.gate);
 #pragma unroll
     for (int i = 0; i < V; ++i) {
       s.sum[i] = sum[column + i];
-      s.product[i] = product[column + i];
+      s.slope[i] = product[column + i] * s.gate.scale[i];
     }
   }
   template <int V>
-  __device__ __forceinline__ void Apply(int64_t at, const State<V>& s) const {
-    float g[V], normal[V];
-    this->template Gated<V>(at, s, g, normal);
+  __device__ __forceinline__ void Apply(int64_t at, const State<V>& s, const Item<V>& item) const {
+    float v[V];
 #pragma unroll
     for (int i = 0; i < V; ++i) {
-      g[i] = s.gamma[i] * s.rstd[i] * (g[i] - s.sum[i] - normal[i] * s.product[i]);
+      float g, centred;
+      this->template Gated<V>(s.gate, item, i, g, centred);
+      v[i] = s.gate.scale[i] * (g - s.sum[i]) - s.slope[i] * centred;
     }
-    Store<V>(dx + at, g);
+    Store<V>(dx + at, v);
   }
 };
 
@@ -183,16 +210,18 @@ __global__ void FixedKernel(const float* given_mean, const float* given_var, int
 
 template <typename R>
 __global__ void GradSumsKernel(const double* partial, int64_t rows, int64_t columns, int chunks,
-                               R* dgamma, R* dbeta, float* sum, float* product) {
+                               const float* var, float eps, R* dgamma, R* dbeta, float* sum,
+                               float* product) {
   const int64_t c = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (c >= columns) return;
-  const auto first = static_cast<float>(ColumnTotal(partial, columns, chunks, c));
-  const auto second = static_cast<float>(
-      ColumnTotal(partial + static_cast<int64_t>(chunks) * columns, columns, chunks, c));
-  dbeta[c] = FromFloat<R>(first);
-  dgamma[c] = FromFloat<R>(second);
-  sum[c] = first / static_cast<float>(rows);
-  product[c] = second / static_cast<float>(rows);
+  const auto n = static_cast<double>(rows), spread = static_cast<double>(var[c] + eps);
+  const double first = ColumnTotal(partial, columns, chunks, c);
+  const double second =
+      ColumnTotal(partial + static_cast<int64_t>(chunks) * columns, columns, chunks, c);
+  dbeta[c] = FromFloat<R>(static_cast<float>(first));
+  dgamma[c] = FromFloat<R>(static_cast<float>(second / sqrt(spread)));
+  sum[c] = static_cast<float>(first / n);
+  product[c] = static_cast<float>(second / (n * spread));
 }
 
 unsigned ColumnBlocks(int64_t columns) { return static_cast<unsigned>(DivUp(columns, kThreads)); }
@@ -267,8 +296,8 @@ cudaError_t BatchNormGrad(const BatchNormShape& s, const void* dy, const void* x
     if (code != cudaSuccess) return code;
     code = ForFloat(sums, [&]<typename R>(R) {
       GradSumsKernel<R><<<ColumnBlocks(s.columns), kThreads, 0, stream>>>(
-          work, s.rows, s.columns, s.chunks, static_cast<R*>(dgamma), static_cast<R*>(dbeta), sum,
-          product);
+          work, s.rows, s.columns, s.chunks, var, s.eps, static_cast<R*>(dgamma),
+          static_cast<R*>(dbeta), sum, product);
       return cudaGetLastError();
     });
     if (code != cudaSuccess) return code;

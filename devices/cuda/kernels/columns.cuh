@@ -3,18 +3,23 @@
 // then a thread a column adds the chunks), and element-wise work with values of the column.
 //
 // A functor F has
-//   template <int V> struct State;                 what a thread keeps of its V columns
-//   Begin<V>(column, state)                        fills it
-//   Load<V>(at, state, first, second)              the values of the V elements from `at` on
-//   static constexpr int kSums                     1 or 2 of them
-//   static constexpr bool kCompensated             whether the first sum keeps what rounding loses
-// or, of the second kind, Apply<V>(at, state).
+//   template <int V> struct State;            what a thread keeps of its V columns
+//   template <int V> struct Item;             V elements of a row as they are loaded
+//   Begin<V>(column, state)                   fills the state
+//   Fetch<V>(at, item)                        loads the elements from `at` on
+// and, of the first kind,
+//   Sum<V>(state, item, first, second)        the values that are summed
+//   static constexpr int kSums                1 or 2 of them
+//   static constexpr bool kCompensated        whether the first sum keeps what rounding loses
+// or, of the second kind,
+//   Apply<V>(at, state, item)                 computes and stores
 #pragma once
 
 #include "openclaw/devices/cuda/kernels/common.cuh"
 
 namespace oc::cuda::kernels {
 
+constexpr int kAhead = 4;   // rows that a thread has under way at once
 constexpr int kStrip = 32;  // vectors of columns that a block spans, at most
 
 template <typename F, int V>
@@ -28,20 +33,29 @@ __global__ void __launch_bounds__(kThreads)
   if (column < columns) {
     typename F::template State<V> state;
     f.template Begin<V>(column, state);
-#pragma unroll 4
-    for (int64_t r = begin + threadIdx.y; r < end; r += blockDim.y) {
-      float first[V], second[V];
-      f.template Load<V>(r * columns + column, state, first, second);
+    for (int64_t r = begin + threadIdx.y; r < end; r += kAhead * blockDim.y) {
+      typename F::template Item<V> item[kAhead];
 #pragma unroll
-      for (int i = 0; i < V; ++i) {
-        if constexpr (F::kCompensated) {
-          const float value = first[i] - lost[i], total = sum[0][i] + value;
-          lost[i] = (total - sum[0][i]) - value;
-          sum[0][i] = total;
-        } else {
-          sum[0][i] += first[i];
+      for (int k = 0; k < kAhead; ++k) {
+        const int64_t row = r + k * blockDim.y;
+        if (row < end) f.template Fetch<V>(row * columns + column, item[k]);
+      }
+#pragma unroll
+      for (int k = 0; k < kAhead; ++k) {
+        if (r + k * blockDim.y >= end) break;
+        float first[V], second[V];
+        f.template Sum<V>(state, item[k], first, second);
+#pragma unroll
+        for (int i = 0; i < V; ++i) {
+          if constexpr (F::kCompensated) {
+            const float value = first[i] - lost[i], total = sum[0][i] + value;
+            lost[i] = (total - sum[0][i]) - value;
+            sum[0][i] = total;
+          } else {
+            sum[0][i] += first[i];
+          }
+          if constexpr (F::kSums == 2) sum[1][i] += second[i];
         }
-        if constexpr (F::kSums == 2) sum[1][i] += second[i];
       }
     }
   }
@@ -76,9 +90,18 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t end = begin + chunk < rows ? begin + chunk : rows;
   typename F::template State<V> state;
   f.template Begin<V>(column, state);
-#pragma unroll 4
-  for (int64_t r = begin + threadIdx.y; r < end; r += blockDim.y) {
-    f.template Apply<V>(r * columns + column, state);
+  for (int64_t r = begin + threadIdx.y; r < end; r += kAhead * blockDim.y) {
+    typename F::template Item<V> item[kAhead];
+#pragma unroll
+    for (int k = 0; k < kAhead; ++k) {
+      const int64_t row = r + k * blockDim.y;
+      if (row < end) f.template Fetch<V>(row * columns + column, item[k]);
+    }
+#pragma unroll
+    for (int k = 0; k < kAhead; ++k) {
+      const int64_t row = r + k * blockDim.y;
+      if (row < end) f.template Apply<V>(row * columns + column, state, item[k]);
+    }
   }
 }
 

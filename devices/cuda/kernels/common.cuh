@@ -47,6 +47,11 @@ __device__ __forceinline__ __half FromFloat<__half>(float x) {
   return __float2half_rn(x);
 }
 
+template <typename T, int V>
+__device__ __forceinline__ Vec<T, V> LoadVec(const T* at) {
+  return *reinterpret_cast<const Vec<T, V>*>(at);
+}
+
 // V elements from `at` on, as floats.
 template <int V, typename T>
 __device__ __forceinline__ void Load(const T* at, float (&x)[V]) {

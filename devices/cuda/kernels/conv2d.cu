@@ -93,10 +93,10 @@ __global__ void __launch_bounds__(kThreads)
   dw[i] = FromFloat<R>(sum);
 }
 
+// to[o][c][r] = from[o][r][c].
 template <typename A, typename R>
 __global__ void WeightsKernel(const A* from, R* to, int64_t n, int64_t rows, int64_t columns,
                               bool accumulate) {
-  // to[o][c][r] = from[o][r][c]
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= n) return;
   const int64_t r = i % rows, c = i / rows % columns, o = i / (rows * columns);

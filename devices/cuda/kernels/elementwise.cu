@@ -16,17 +16,17 @@ __device__ __forceinline__ void Each(float (&x)[V], F f) {
   for (int i = 0; i < V; ++i) x[i] = f(x[i]);
 }
 
-template <int V>
+template <bool kFast, int V>
 __device__ __forceinline__ void ApplyUnary(UnaryOp op, float factor, float offset, float (&x)[V]) {
   switch (op) {
     case UnaryOp::kRelu:
       return Each(x, [](float v) { return v < 0 ? 0.0f : v; });
     case UnaryOp::kSilu:
-      return Each(x, [](float v) { return v * Sigmoid(v); });
+      return Each(x, [](float v) { return v * Sigmoid<kFast>(v); });
     case UnaryOp::kTanh:
       return Each(x, [](float v) { return tanhf(v); });
     case UnaryOp::kSigmoid:
-      return Each(x, [](float v) { return Sigmoid(v); });
+      return Each(x, [](float v) { return Sigmoid<kFast>(v); });
     case UnaryOp::kExp:
       return Each(x, [](float v) { return expf(v); });
     case UnaryOp::kLog:
@@ -38,7 +38,7 @@ __device__ __forceinline__ void ApplyUnary(UnaryOp op, float factor, float offse
     case UnaryOp::kGelu:
       return Each(x, [](float v) { return GeluExact(v); });
     case UnaryOp::kGeluTanh:
-      return Each(x, [](float v) { return GeluTanh(v); });
+      return Each(x, [](float v) { return GeluTanh<kFast>(v); });
     case UnaryOp::kScale:
       return Each(x, [=](float v) { return factor * v + offset; });
   }
@@ -51,7 +51,7 @@ __device__ __forceinline__ void Each2(float (&a)[V], const float (&b)[V], F f) {
   for (int i = 0; i < V; ++i) a[i] = f(a[i], b[i]);
 }
 
-template <int V>
+template <bool kFast, int V>
 __device__ __forceinline__ void ApplyBinary(BinaryOp op, float (&a)[V], const float (&b)[V]) {
   switch (op) {
     case BinaryOp::kAdd:
@@ -72,11 +72,11 @@ __device__ __forceinline__ void ApplyBinary(BinaryOp op, float (&a)[V], const fl
     case BinaryOp::kSqrtGrad:
       return Each2(a, b, [](float dy, float y) { return dy * 0.5f / y; });
     case BinaryOp::kSiluGrad:
-      return Each2(a, b, [](float dy, float x) { return dy * SiluSlope(x); });
+      return Each2(a, b, [](float dy, float x) { return dy * SiluSlope<kFast>(x); });
     case BinaryOp::kGeluGrad:
       return Each2(a, b, [](float dy, float x) { return dy * GeluExactSlope(x); });
     case BinaryOp::kGeluTanhGrad:
-      return Each2(a, b, [](float dy, float x) { return dy * GeluTanhSlope(x); });
+      return Each2(a, b, [](float dy, float x) { return dy * GeluTanhSlope<kFast>(x); });
   }
 }
 
@@ -94,7 +94,7 @@ __global__ void __launch_bounds__(kThreads)
   for (int u = 0; u < kUnroll; ++u) {
     const int64_t i = first + u * kThreads;
     if (i >= vectors) break;
-    ApplyUnary<V>(op, factor, offset, v[u]);
+    ApplyUnary<sizeof(T) == 2, V>(op, factor, offset, v[u]);
     Store<V>(y + i * V, v[u]);
   }
 }
@@ -130,7 +130,7 @@ __global__ void __launch_bounds__(kThreads)
   for (int u = 0; u < kHalf; ++u) {
     const int64_t i = first + u * kThreads;
     if (i >= vectors) break;
-    ApplyBinary<V>(op, v[u], w[u]);
+    ApplyBinary<sizeof(T) == 2, V>(op, v[u], w[u]);
     Store<V>(y + i * V, v[u]);
   }
 }

@@ -109,6 +109,36 @@ __global__ void TransposeKernel(const M* x, int64_t plane, int64_t row, M* y, in
   }
 }
 
+// The same for elements of two bytes, two at a time: rows, columns, row and plane are even.
+constexpr int kPairTile = 64;
+__global__ void TransposePairsKernel(const uint16_t* x, int64_t plane, int64_t row, uint16_t* y,
+                                     int64_t rows, int64_t columns, int64_t tiles_down) {
+  __shared__ uint16_t tile[kPairTile][kPairTile + 2];
+  const int64_t b = blockIdx.z;
+  const int64_t c0 = static_cast<int64_t>(blockIdx.x) * kPairTile;
+  const int pair = static_cast<int>(threadIdx.x) * 2;
+  for (int64_t down = blockIdx.y; down < tiles_down; down += gridDim.y) {
+    const int64_t r0 = down * kPairTile;
+#pragma unroll
+    for (int k = 0; k < kPairTile; k += kTileRows) {
+      const int64_t r = r0 + k + threadIdx.y, c = c0 + pair;
+      if (r >= rows || c >= columns) continue;
+      *reinterpret_cast<uint32_t*>(&tile[k + threadIdx.y][pair]) =
+          *reinterpret_cast<const uint32_t*>(x + b * plane + r * row + c);
+    }
+    __syncthreads();
+#pragma unroll
+    for (int k = 0; k < kPairTile; k += kTileRows) {
+      const int at = k + static_cast<int>(threadIdx.y);
+      const int64_t c = c0 + at, r = r0 + pair;
+      if (r >= rows || c >= columns) continue;
+      const uint32_t both = tile[pair][at] | static_cast<uint32_t>(tile[pair + 1][at]) << 16;
+      *reinterpret_cast<uint32_t*>(y + (b * columns + c) * rows + r) = both;
+    }
+    __syncthreads();
+  }
+}
+
 template <typename M>
 __global__ void __launch_bounds__(kThreads)
     RowsKernel(const M* x, int64_t x_row, M* y, int64_t y_row, int64_t n, int64_t width,
@@ -164,15 +194,24 @@ cudaError_t Gather(int bytes, const void* x, const Walk& given, void* y, cudaStr
   if (IsTranspose(walk)) {
     const int d = walk.dims - 2;
     const int64_t columns = walk.sizes[d], rows = walk.sizes[d + 1];
-    const int64_t tiles_down = DivUp(rows, kTile);
+    const int64_t plane = d == 0 ? 0 : walk.strides[0], row = walk.strides[d + 1];
+    const bool pairs = bytes == 2 && (rows | columns | plane | row) % 2 == 0 && Aligned(x, 4) &&
+                       Aligned(y, 4);
+    const int tile = pairs ? kPairTile : kTile;
+    const int64_t tiles_down = DivUp(rows, tile);
     constexpr int64_t kMost = 65535;
-    const dim3 grid(static_cast<unsigned>(DivUp(columns, kTile)),
+    const dim3 grid(static_cast<unsigned>(DivUp(columns, tile)),
                     static_cast<unsigned>(tiles_down < kMost ? tiles_down : kMost),
                     static_cast<unsigned>(d == 0 ? 1 : walk.sizes[0]));
+    if (pairs) {
+      TransposePairsKernel<<<grid, dim3(kTile, kTileRows), 0, stream>>>(
+          static_cast<const uint16_t*>(x), plane, row, static_cast<uint16_t*>(y), rows, columns,
+          tiles_down);
+      return cudaGetLastError();
+    }
     return ForUnit(bytes, [&]<typename M>(M) {
       TransposeKernel<M><<<grid, dim3(kTile, kTileRows), 0, stream>>>(
-          static_cast<const M*>(x), d == 0 ? 0 : walk.strides[0], walk.strides[d + 1],
-          static_cast<M*>(y), rows, columns, tiles_down);
+          static_cast<const M*>(x), plane, row, static_cast<M*>(y), rows, columns, tiles_down);
       return cudaGetLastError();
     });
   }

@@ -91,21 +91,58 @@ __device__ __forceinline__ void StoreResult(const Finish& f, R* y, A value) {
   *y = Narrow<R>(value);
 }
 
+// The elements from begin to end of a line, one thread's share of W; 16 bytes at once.
+template <typename T, int W>
+__device__ __forceinline__ Sum<T> Line(ReduceOp op, const T* x, int64_t begin, int64_t end,
+                                       int lane) {
+  using A = Sum<T>;
+  constexpr int V = kWide<T>, kAhead = 4;
+  A strand[V];
+#pragma unroll
+  for (int k = 0; k < V; ++k) strand[k] = Start<A>(op);
+  int64_t i = begin + static_cast<int64_t>(lane) * V;
+  constexpr int64_t kStep = static_cast<int64_t>(W) * V;
+  for (; i + (kAhead - 1) * kStep + V <= end; i += kAhead * kStep) {
+    Vec<T, V> v[kAhead];
+#pragma unroll
+    for (int s = 0; s < kAhead; ++s) v[s] = *reinterpret_cast<const Vec<T, V>*>(x + i + s * kStep);
+#pragma unroll
+    for (int s = 0; s < kAhead; ++s) {
+#pragma unroll
+      for (int k = 0; k < V; ++k) strand[k] = Combine(op, strand[k], Widen(v[s].v[k]));
+    }
+  }
+  for (; i + V <= end; i += kStep) {
+    const auto v = *reinterpret_cast<const Vec<T, V>*>(x + i);
+#pragma unroll
+    for (int k = 0; k < V; ++k) strand[k] = Combine(op, strand[k], Widen(v.v[k]));
+  }
+  for (; i < end; ++i) strand[0] = Combine(op, strand[0], Widen(x[i]));
+#pragma unroll
+  for (int k = 1; k < V; ++k) strand[0] = Combine(op, strand[0], strand[k]);
+  return strand[0];
+}
+
 // W threads an output. With parts, block o * parts + p sums a range of the elements into `partial`.
 template <typename T, typename R, int W>
 __global__ void __launch_bounds__(kThreads)
     ReduceKernel(const Finish f, const T* x, const Walk kept, const Walk inner, int64_t outputs,
-                 int64_t elements, int parts, Sum<T>* partial, R* y) {
+                 int64_t elements, int parts, bool line, Sum<T>* partial, R* y) {
   constexpr int kEach = kThreads / W;
   using A = Sum<T>;
   const int64_t o = static_cast<int64_t>(blockIdx.x) * kEach + threadIdx.x / W;
   const int lane = threadIdx.x % W;
   A value = Start<A>(f.op);
   if (o < outputs * parts) {
-    const int64_t part = o % parts, length = (elements + parts - 1) / parts;
+    const int64_t part = o % parts;
+    int64_t length = (elements + parts - 1) / parts;
+    if (line) length = (length + kWide<T> - 1) / kWide<T> * kWide<T>;
     const int64_t begin = part * length;
     const int64_t end = begin + length < elements ? begin + length : elements;
     const T* from = x + OffsetOf(kept, o / parts);
+    if (line) {
+      value = Line<T, W>(f.op, from, begin, end, lane);
+    } else {
     A strand[4] = {value, value, value, value};
     int64_t i = begin + lane;
     for (; i + 3 * W < end; i += 4 * W) {
@@ -117,6 +154,7 @@ __global__ void __launch_bounds__(kThreads)
     for (; i < end; i += W) strand[0] = Combine(f.op, strand[0], Widen(from[OffsetOf(inner, i)]));
     value = Combine(f.op, Combine(f.op, strand[0], strand[1]),
                     Combine(f.op, strand[2], strand[3]));
+    }
   }
   if constexpr (W >= 32) value = WarpCombine(f.op, value);
   if constexpr (W > 32) {
@@ -154,15 +192,18 @@ cudaError_t LaunchReduce(const Finish& f, const T* x, const Walk& kept, const Wa
                          int parts, void* partial, R* y, cudaStream_t stream) {
   const int64_t outputs = Elements(kept), elements = Elements(inner), sums = outputs * parts;
   auto* const parts_of = static_cast<Sum<T>*>(partial);
-  if (elements / parts >= 1024) {
+  // Whether each output's elements lie together, on 16 bytes.
+  bool line = inner.dims == 1 && inner.strides[0] == 1 && Aligned(x, 16);
+  for (int d = 0; d < kept.dims; ++d) line = line && kept.strides[d] % kWide<T> == 0;
+  if (elements / parts >= (line ? 16384 : 1024)) {
     ReduceKernel<T, R, kThreads><<<static_cast<unsigned>(sums), kThreads, 0, stream>>>(
-        f, x, kept, inner, outputs, elements, parts, parts_of, y);
+        f, x, kept, inner, outputs, elements, parts, line, parts_of, y);
   } else if (elements / parts >= 32) {
     ReduceKernel<T, R, 32><<<static_cast<unsigned>(DivUp(sums, kThreads / 32)), kThreads, 0,
-                             stream>>>(f, x, kept, inner, outputs, elements, parts, parts_of, y);
+                             stream>>>(f, x, kept, inner, outputs, elements, parts, line, parts_of, y);
   } else {
     ReduceKernel<T, R, 1><<<static_cast<unsigned>(DivUp(sums, kThreads)), kThreads, 0, stream>>>(
-        f, x, kept, inner, outputs, elements, parts, parts_of, y);
+        f, x, kept, inner, outputs, elements, parts, line, parts_of, y);
   }
   if (parts > 1) {
     FinishKernel<Sum<T>, R><<<static_cast<unsigned>(DivUp(outputs, kThreads)), kThreads, 0, stream>>>(
@@ -179,11 +220,18 @@ struct SumOf {
   template <int V>
   struct State {};
   template <int V>
+  using Item = Vec<T, V>;
+  template <int V>
   __device__ __forceinline__ void Begin(int64_t, State<V>&) const {}
   template <int V>
-  __device__ __forceinline__ void Load(int64_t at, const State<V>&, float (&first)[V],
-                                       float (&)[V]) const {
-    kernels::Load<V>(x + at, first);
+  __device__ __forceinline__ void Fetch(int64_t at, Item<V>& item) const {
+    item = LoadVec<T, V>(x + at);
+  }
+  template <int V>
+  __device__ __forceinline__ void Sum(const State<V>&, const Item<V>& item, float (&first)[V],
+                                      float (&)[V]) const {
+#pragma unroll
+    for (int i = 0; i < V; ++i) first[i] = ToFloat(item.v[i]);
   }
 };
 

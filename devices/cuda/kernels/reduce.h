@@ -1,4 +1,5 @@
-// Sums and largest values. The order of a sum depends on shapes alone, so results repeat.
+// Sums and largest values. The order of a sum depends on shapes alone, and on whether addresses lie
+// on 16 bytes, so results repeat.
 #pragma once
 
 #include "openclaw/devices/cuda/kernels/move.h"
