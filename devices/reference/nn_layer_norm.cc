@@ -123,8 +123,7 @@ Status LayerNormGrad(const OpRequest& request, const KernelArgs& args) {
                           Load(args.in<S>(3), r), Load(args.in<S>(4), r), row.data());
     const T* const other = request.inputs.size() > 5 ? args.in<T>(5) + at : nullptr;
     for (int64_t c = 0; c < rows.width; ++c) {
-      Store(args.out<T>(0) + at, c,
-            Load(row.data(), c) + (other == nullptr ? 0 : Load(other, c)));
+      Store(args.out<T>(0) + at, c, Load(row.data(), c) + (other == nullptr ? 0 : Load(other, c)));
     }
   }
   return OkStatus();
