@@ -33,6 +33,8 @@ struct ProfileOptions {
   std::string folder;
   // ProfileGraphs: what each VCU of the cluster computes in, as a plan has it; empty: what it has.
   std::vector<DType> compute_types;
+  // ProfileGraphs: which VCUs measure, the same in all processes; empty: all.
+  std::function<bool(const VcuSpec&)> only;
 };
 
 // What requests are of, and what is known of the rest.

@@ -63,6 +63,7 @@ Status ProfileGraphs(Cluster& cluster, const Graph& graph, const Graph* update, 
   for (size_t i = 0; i < vcus.size(); ++i) {
     threads.emplace_back([&, i] {
       const VcuSpec& spec = cluster.spec().vcus[vcus[i]->index()];
+      if (options.only && !options.only(spec)) return;
       const std::string& kind = spec.kind;
       Slice& slice = vcus[i]->slice();
       const CallPurpose purpose(cluster.spec().vcus[vcus[i]->index()].name.c_str(), "profile", "",
