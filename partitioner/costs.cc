@@ -167,6 +167,13 @@ bool HasOwnKernel(const CostedCall& call, const std::string& kind, const CostTab
   return entry.ok() && (*entry)->supported && (*entry)->substitute.empty();
 }
 
+bool HasOwnKernel(const Graph& graph, const Node& node, const std::string& kind,
+                  const CostTable& table) {
+  std::vector<TensorType> inputs;
+  for (int v : node.inputs) inputs.push_back(graph.value(v).type);
+  return HasOwnKernel({node.def, node.attrs, inputs, 0}, kind, table);
+}
+
 std::vector<CostRequest> MissingCosts(const Graph& graph, const Graph* update,
                                       const std::string& kind, const CostTable& table, bool parts) {
   std::vector<CostRequest> missing;

@@ -37,6 +37,9 @@ StatusOr<CostEntry> CostOf(const CostedCall& call, const std::string& kind, cons
 bool TakesLists(const CostedCall& call, const std::string& kind, const CostTable& table);
 // Whether such a VCU has a kernel of its own for the call, as far as the table knows.
 bool HasOwnKernel(const CostedCall& call, const std::string& kind, const CostTable& table);
+// Of a node of the graph, or one that FuseNodes made.
+bool HasOwnKernel(const Graph& graph, const Node& node, const std::string& kind,
+                  const CostTable& table);
 // The workspace of a list whose parts take so much.
 int64_t ListWorkspace(int64_t a, int64_t b);
 

@@ -61,9 +61,7 @@ StatusOr<StageCosts> StageCosts::Create(const Graph& graph, const Graph* update,
   std::vector<int> ids;
   for (const Node& node : graph.nodes) ids.push_back(node.id);
   const auto has_kernel = [&](const Node& node) {
-    std::vector<TensorType> inputs;
-    for (int v : node.inputs) inputs.push_back(graph.value(v).type);
-    return HasOwnKernel({node.def, node.attrs, inputs, 0}, kind, costs);
+    return HasOwnKernel(graph, node, kind, costs);
   };
   for (const Node& node : FuseNodes(graph, ids, has_kernel)) {
     if (node.phase == Phase::kPrologue || node.def->is_view) continue;

@@ -68,8 +68,10 @@ Status LayerNormGradInput(const OpRequest& request, const KernelArgs& args) {
   return OkStatus();
 }
 
+// dgamma and dbeta into outputs `first` and the next, of dy, x and, from input `mean` on, the
+// statistics.
 template <typename T>
-Status LayerNormGradWeight(const OpRequest& request, const KernelArgs& args) {
+void GradWeights(const OpRequest& request, const KernelArgs& args, int mean, int first) {
   using S = StatisticsOf<T>;
   const Rows rows(request.inputs[0].shape);
   for (int64_t c = 0; c < rows.width; ++c) {
@@ -77,12 +79,18 @@ Status LayerNormGradWeight(const OpRequest& request, const KernelArgs& args) {
     for (int64_t r = 0; r < rows.count; ++r) {
       const int64_t at = r * rows.width + c;
       const double dy = Load(args.in<T>(0), at);
-      dgamma += dy * (Load(args.in<T>(1), at) - Load(args.in<S>(2), r)) * Load(args.in<S>(3), r);
+      dgamma += dy * (Load(args.in<T>(1), at) - Load(args.in<S>(mean), r)) *
+                Load(args.in<S>(mean + 1), r);
       dbeta += dy;
     }
-    StoreSum(request, args, 0, c, dgamma);
-    StoreSum(request, args, 1, c, dbeta);
+    StoreSum(request, args, first, c, dgamma);
+    StoreSum(request, args, first + 1, c, dbeta);
   }
+}
+
+template <typename T>
+Status LayerNormGradWeight(const OpRequest& request, const KernelArgs& args) {
+  GradWeights<T>(request, args, /*mean=*/2, /*first=*/0);
   return OkStatus();
 }
 
@@ -104,17 +112,7 @@ template <typename T>
 Status LayerNormGrad(const OpRequest& request, const KernelArgs& args) {
   using S = StatisticsOf<T>;
   const Rows rows(request.inputs[0].shape);
-  for (int64_t c = 0; c < rows.width; ++c) {
-    double dgamma = 0, dbeta = 0;
-    for (int64_t r = 0; r < rows.count; ++r) {
-      const int64_t at = r * rows.width + c;
-      const double dy = Load(args.in<T>(0), at);
-      dgamma += dy * (Load(args.in<T>(1), at) - Load(args.in<S>(3), r)) * Load(args.in<S>(4), r);
-      dbeta += dy;
-    }
-    StoreSum(request, args, 1, c, dgamma);
-    StoreSum(request, args, 2, c, dbeta);
-  }
+  GradWeights<T>(request, args, /*mean=*/3, /*first=*/1);
   std::vector<T> row(static_cast<size_t>(rows.width));
   for (int64_t r = 0; r < rows.count; ++r) {
     const int64_t at = r * rows.width;

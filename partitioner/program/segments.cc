@@ -290,11 +290,8 @@ Status VcuLowering::BuildSegment(const Graph& graph, const StageAnalysis& analys
                                  bool update, Template& out) {
   out.segment.name = name;
   const auto has_kernel = [&](const Node& node) {
-    if (!MayShare(node, analysis)) return false;
-    std::vector<TensorType> inputs;
-    for (int v : node.inputs) inputs.push_back(graph.value(v).type);
-    return HasOwnKernel({node.def, node.attrs, inputs, 0}, KindOf(out.segment),
-                        context_.input.costs);
+    return MayShare(node, analysis) &&
+           HasOwnKernel(graph, node, KindOf(out.segment), context_.input.costs);
   };
   for (const Node& node : FuseNodes(graph, nodes, has_kernel)) {
     OC_RETURN_IF_ERROR(AddNode(graph, analysis, node, update, out));
