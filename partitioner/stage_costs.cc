@@ -60,9 +60,7 @@ StatusOr<StageCosts> StageCosts::Create(const Graph& graph, const Graph* update,
   // What lowering would fuse counts as that.
   std::vector<int> ids;
   for (const Node& node : graph.nodes) ids.push_back(node.id);
-  const auto has_kernel = [&](const Node& node) {
-    return HasOwnKernel(graph, node, kind, costs);
-  };
+  const auto has_kernel = [&](const Node& node) { return HasOwnKernel(graph, node, kind, costs); };
   for (const Node& node : FuseNodes(graph, ids, has_kernel)) {
     if (node.phase == Phase::kPrologue || node.def->is_view) continue;
     const CostRequest request = RequestOf(graph, node, 0, kind);
